@@ -170,9 +170,10 @@ pub fn labels_of_arguments<'py>(
         let mut single = Vec::new();
         for (name, value) in keywords {
             let is_labels = || PyResult::Ok(prepared(value).is_some() || is_mapping(value)?);
-            match mapping.is_none() && name.eq("labels")? && is_labels()? {
-                true => mapping = Some(value),
-                false => single.push((name, value)),
+            if mapping.is_none() && name.eq("labels")? && is_labels()? {
+                mapping = Some(value)
+            } else {
+                single.push((name, value))
             }
         }
         if let Some(mapping) = mapping {

@@ -37,10 +37,7 @@ fn inside_the_book(page: &str, text: &str) -> String {
     documents::replace_links(text, |label, target| {
         let path = documents::resolve(page, target.split('#').next().unwrap_or_default());
         let is_outside = !target.contains("://") && !target.starts_with(['#', '/']) && !path.starts_with("docs/");
-        is_outside.then(|| match path.ends_with(label) {
-            true => label.to_owned(),
-            false => format!("{label} (`{path}`)"),
-        })
+        is_outside.then(|| if path.ends_with(label) { label.to_owned() } else { format!("{label} (`{path}`)") })
     })
 }
 

@@ -30,9 +30,10 @@ pub fn check(program: &Path) -> StepResult {
             }
         }
     }
-    match unknown.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("command lines", format!("no such verb or flag:\n  {}", unknown.join("\n  ")))),
+    if unknown.is_empty() {
+        Ok(())
+    } else {
+        Err(StepFailure::new("command lines", format!("no such verb or flag:\n  {}", unknown.join("\n  "))))
     }
 }
 

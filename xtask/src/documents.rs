@@ -31,9 +31,10 @@ pub fn check_links() -> StepResult {
             count => broken.push(format!("{SUMMARY}: lists {page} {count} times instead of once")),
         }
     }
-    match broken.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("links", format!("broken:\n  {}", broken.join("\n  ")))),
+    if broken.is_empty() {
+        Ok(())
+    } else {
+        Err(StepFailure::new("links", format!("broken:\n  {}", broken.join("\n  "))))
     }
 }
 

@@ -60,9 +60,10 @@ pub fn on_path(program: &Path) -> Option<PathBuf> {
 
 /// Fails with the names of the parts of `step` that failed, where each error was already printed.
 pub fn all_passed(step: &str, failed: &[impl Borrow<str>]) -> StepResult {
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new(step, format!("failed: {}", failed.join("; ")))),
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(StepFailure::new(step, format!("failed: {}", failed.join("; "))))
     }
 }
 

@@ -145,9 +145,10 @@ fn unpack(mut packed: impl BufRead, to: &mut impl Write) -> io::Result<()> {
         blocks.consume(length);
         written += length as u64;
     }
-    match written == expected {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("truncated: {written} of {expected} bytes"))),
+    if written == expected {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("truncated: {written} of {expected} bytes")))
     }
 }
 

@@ -74,9 +74,10 @@ impl ScopeState {
             value.index.set(if is_first { 0 } else { 1 + self.more_open.len() });
         }
         let open = OpenScope { written, token };
-        match is_first {
-            true => self.open = Some(open),
-            false => self.more_open.push(open),
+        if is_first {
+            self.open = Some(open)
+        } else {
+            self.more_open.push(open)
         }
     }
 
@@ -110,9 +111,10 @@ impl ScopeState {
             return Some(if is_current { EndedScope::Current(open) } else { EndedScope::Below(open) });
         }
         let first = self.open.take();
-        match self.more_open.is_empty() {
-            true => first.map(EndedScope::Elsewhere),
-            false => Some(EndedScope::Unknown { forgotten: first }),
+        if self.more_open.is_empty() {
+            first.map(EndedScope::Elsewhere)
+        } else {
+            Some(EndedScope::Unknown { forgotten: first })
         }
     }
 

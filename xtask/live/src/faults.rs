@@ -27,9 +27,12 @@ pub fn run(is_profiled: bool) -> Result<(), String> {
     let profiler = if is_profiled { marked(start) } else { None };
     let total = Mutex::new(0);
     // The work makes no call of its own between the marks: the code of the profiler is in the program's file.
-    let work = |number: u64| match is_profiled {
-        true => marked(|| tag_wrapper([("k", "1")], || work(number, &total))),
-        false => work(number, &total),
+    let work = |number: u64| {
+        if is_profiled {
+            marked(|| tag_wrapper([("k", "1")], || work(number, &total)))
+        } else {
+            work(number, &total)
+        }
     };
     let results =
         std::thread::scope(|scope| [1, 2].map(|number| scope.spawn(move || work(number))).map(|t| t.join().ok()));

@@ -17,9 +17,10 @@ pub fn run(is_profiled: bool) -> Result<(), String> {
     // The name appears in the trace.
     let _ = Path::new("/system-calls/later").exists();
     rounds(profiler.as_ref())?;
-    match profiler.is_none_or(|profiler| profiler.stop()) {
-        true => Ok(()),
-        false => Err("the last window was not delivered".to_owned()),
+    if profiler.is_none_or(|profiler| profiler.stop()) {
+        Ok(())
+    } else {
+        Err("the last window was not delivered".to_owned())
     }
 }
 
@@ -30,9 +31,10 @@ fn rounds(profiler: Option<&Profiler>) -> Result<(), String> {
             None => work(),
         }
     }
-    match profiler.is_none_or(|profiler| profiler.flush(LIMIT)) {
-        true => Ok(()),
-        false => Err("a window was not delivered".to_owned()),
+    if profiler.is_none_or(|profiler| profiler.flush(LIMIT)) {
+        Ok(())
+    } else {
+        Err("a window was not delivered".to_owned())
     }
 }
 

@@ -49,9 +49,10 @@ fn steps(order: &str) -> Vec<Vec<&str>> {
         quoted.chunks_exact(2).map(|ends| (ends[0] + 1, ends[1])).collect()
     };
     let slices = |text| names(text).into_iter().map(|(from, to)| &text[from..to]).collect::<Vec<&str>>();
-    match order.contains('·') {
-        true => order.split('·').map(slices).collect(),
-        false => slices(order).into_iter().map(|name| vec![name]).collect(),
+    if order.contains('·') {
+        order.split('·').map(slices).collect()
+    } else {
+        slices(order).into_iter().map(|name| vec![name]).collect()
     }
 }
 

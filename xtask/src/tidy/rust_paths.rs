@@ -126,9 +126,10 @@ pub fn tokens_outside_tests(text: &str) -> Vec<Token> {
     let mut position = 0;
     while position < tokens.len() {
         let is_attribute = [text_at(position), text_at(position + 1), text_at(position + 2)] == ["#", "[", "cfg"];
-        let after = match is_attribute && is_test(&[text_at(position + 4), text_at(position + 6)]) {
-            true => after_item(&tokens, position),
-            false => position + 1,
+        let after = if is_attribute && is_test(&[text_at(position + 4), text_at(position + 6)]) {
+            after_item(&tokens, position)
+        } else {
+            position + 1
         };
         is_kept[position..after].fill(after == position + 1);
         position = after;

@@ -70,9 +70,10 @@ pub fn loom(preemptions: Option<u32>, tally: &mut Tally) -> StepResult {
         step = step.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
     }
     step.run_with_lines(|line| tally.read(line))?;
-    match tally.passed > passed_before {
-        true => Ok(()),
-        false => Err(StepFailure::new("loom", "no model ran")),
+    if tally.passed > passed_before {
+        Ok(())
+    } else {
+        Err(StepFailure::new("loom", "no model ran"))
     }
 }
 

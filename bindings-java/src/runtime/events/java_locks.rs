@@ -164,15 +164,13 @@ unsafe fn class(env: *mut JNIEnv, name: &CStr) -> Result<jclass, String> {
     // SAFETY: guaranteed by the caller; a failed call leaves a pending exception, which is cleared.
     unsafe {
         let local = ((**env).v1_1.FindClass)(env, name.as_ptr());
-        let global = match local.is_null() {
-            true => std::ptr::null_mut(),
-            false => ((**env).v1_1.NewGlobalRef)(env, local),
-        };
+        let global = if local.is_null() { std::ptr::null_mut() } else { ((**env).v1_1.NewGlobalRef)(env, local) };
         ((**env).v1_1.ExceptionClear)(env);
         ((**env).v1_1.DeleteLocalRef)(env, local);
-        match global.is_null() {
-            true => Err(format!("there is no class {}", name.to_string_lossy())),
-            false => Ok(global),
+        if global.is_null() {
+            Err(format!("there is no class {}", name.to_string_lossy()))
+        } else {
+            Ok(global)
         }
     }
 }

@@ -72,9 +72,12 @@ pub unsafe fn find(env: *mut JNIEnv, offsets: OsThreadOffsets) -> Result<(), Str
     // function but `ExceptionClear` and `DeleteLocalRef` is called.
     unsafe {
         let thread = ((**env).v1_1.FindClass)(env, c"java/lang/Thread".as_ptr());
-        let field = |name: &std::ffi::CStr, signature: &std::ffi::CStr| match thread.is_null() {
-            true => std::ptr::null_mut(),
-            false => ((**env).v1_1.GetFieldID)(env, thread, name.as_ptr(), signature.as_ptr()),
+        let field = |name: &std::ffi::CStr, signature: &std::ffi::CStr| {
+            if thread.is_null() {
+                std::ptr::null_mut()
+            } else {
+                ((**env).v1_1.GetFieldID)(env, thread, name.as_ptr(), signature.as_ptr())
+            }
         };
         let eetop = field(c"eetop", c"J");
         let name = if eetop.is_null() { eetop } else { field(c"name", c"Ljava/lang/String;") };

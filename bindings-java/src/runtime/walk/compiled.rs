@@ -83,9 +83,10 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
                 decode(self.memory, layout, blob, begin, original, false, &mut inlined);
             }
         } else {
-            info.frame_bytes += match self.leaf {
-                true => instructions::pushed_argument_bytes(self.memory, pc),
-                false => instructions::stack_argument_bytes(self.memory, pc),
+            info.frame_bytes += if self.leaf {
+                instructions::pushed_argument_bytes(self.memory, pc)
+            } else {
+                instructions::stack_argument_bytes(self.memory, pc)
             };
         }
         if is_cacheable {
@@ -139,9 +140,10 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         }
         let after_push = || Some((return_address(self.sp.checked_add(8)?)?, self.sp + 16, self.word(self.sp)?));
         let no_frame = || Some((return_address(self.sp)?, self.sp + 8, self.fp));
-        let state = match info.before_frame {
-            true => instructions::prologue(self.memory, self.pc),
-            false => Some(instructions::epilogue(self.memory, self.pc)?),
+        let state = if info.before_frame {
+            instructions::prologue(self.memory, self.pc)
+        } else {
+            Some(instructions::epilogue(self.memory, self.pc)?)
         };
         match state {
             Some(FrameState::NotBuilt) => no_frame(),

@@ -185,9 +185,12 @@ mod tests {
             let mut padded = [0x90u8; 32];
             padded[..code.len()].copy_from_slice(code);
             let at = padded.as_ptr() as usize;
-            let expected = branch.map(|(distance, is_conditional)| match is_conditional {
-                true => Branch::Conditional(at + distance),
-                false => Branch::Jump(at + distance),
+            let expected = branch.map(|(distance, is_conditional)| {
+                if is_conditional {
+                    Branch::Conditional(at + distance)
+                } else {
+                    Branch::Jump(at + distance)
+                }
             });
             assert_eq!(Instruction::at(ProcessMemory, at).unwrap().branch(), expected, "{code:x?}");
             assert_eq!(Instruction::at(ProcessMemory, at).unwrap().next(), Some(at + code.len()), "{code:x?}");

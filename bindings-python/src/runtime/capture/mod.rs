@@ -89,9 +89,10 @@ pub fn walk<M: Memory>(
         return Captured::Dropped(DropReason::FaultedRead);
     };
     let is_entering = below.is_none() && registers.is_some_and(|registers| activation::is_entering(reader, registers));
-    let outcome = match is_entering && reader.read_leaf(start.leaf).is_none() {
-        true => give_up(start.caller, DropReason::FaultedRead),
-        false => follow(reader, start, stack),
+    let outcome = if is_entering && reader.read_leaf(start.leaf).is_none() {
+        give_up(start.caller, DropReason::FaultedRead)
+    } else {
+        follow(reader, start, stack)
     };
     match outcome {
         WalkOutcome::Captured(captured) => captured,

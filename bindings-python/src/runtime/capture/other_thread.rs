@@ -119,9 +119,10 @@ fn consistent_stack<M: Memory>(
         return Ok(());
     }
     stack.clear();
-    match follow(reader, thread, stack)? == first {
-        true => Ok(()),
-        false => Err(DropReason::MovedDuringWalk),
+    if follow(reader, thread, stack)? == first {
+        Ok(())
+    } else {
+        Err(DropReason::MovedDuringWalk)
     }
 }
 

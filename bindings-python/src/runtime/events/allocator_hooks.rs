@@ -115,9 +115,10 @@ pub fn hooks<const DOMAIN: usize, const SMALL_ONLY: bool>(
     below: &DomainAllocator,
     is_freed_in_raw: bool,
 ) -> DomainAllocator {
-    match is_freed_in_raw {
-        true => FREED_IN_RAW.fetch_or(1 << DOMAIN, Ordering::Relaxed),
-        false => FREED_IN_RAW.fetch_and(!(1 << DOMAIN), Ordering::Relaxed),
+    if is_freed_in_raw {
+        FREED_IN_RAW.fetch_or(1 << DOMAIN, Ordering::Relaxed)
+    } else {
+        FREED_IN_RAW.fetch_and(!(1 << DOMAIN), Ordering::Relaxed)
     };
     DomainAllocator {
         functions: allocation_hooks::<DOMAIN, SMALL_ONLY>(below.functions.context),

@@ -112,10 +112,8 @@ fn submit(parts_ns: [u64; 2], now_ns: u64, generation: u64) {
     let Some(profiler) = ProfilerHandle::running() else { return };
     let mut frames = vec![RawFrame::default(); profiler.config().max_stack_depth as usize];
     let (own, of_thread) = frames.split_at_mut(OWN_FRAMES);
-    let cause = match STARTED_BY_ITSELF.load(Ordering::Relaxed) {
-        true => SyntheticFrame::Automatic,
-        false => SyntheticFrame::Requested,
-    };
+    let cause =
+        if STARTED_BY_ITSELF.load(Ordering::Relaxed) { SyntheticFrame::Automatic } else { SyntheticFrame::Requested };
     let of_pause = [SyntheticFrame::ScheduledOut, cause, SyntheticFrame::generation(generation), SyntheticFrame::Gc];
     own.copy_from_slice(&of_pause.map(RawFrame::synthetic));
     let mut stack = RawStack::new(of_thread);

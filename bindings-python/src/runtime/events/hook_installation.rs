@@ -78,9 +78,10 @@ impl AllocatorApi {
 pub fn install(py: Python<'_>) -> Result<(), String> {
     let api = AllocatorApi::find()?;
     // First: the hooks of the other domains leave large requests to it.
-    match has_debug_allocators(py) {
-        true => report_declined_raw(),
-        false => install_in::<RAW>(py, &api),
+    if has_debug_allocators(py) {
+        report_declined_raw()
+    } else {
+        install_in::<RAW>(py, &api)
     }
     install_in::<MEM>(py, &api);
     install_in::<OBJ>(py, &api);
@@ -104,10 +105,8 @@ fn install_in<const DOMAIN: usize>(_py: Python<'_>, api: &AllocatorApi) {
     };
     // Leaked: a thread may be in a hook at any time. Stored first: the hook runs as soon as it is set.
     SAVED[DOMAIN].store(Box::leak(Box::new(current)), Ordering::Release);
-    let hooks = match is_passed_on {
-        true => hooks::<DOMAIN, true>(&current, is_of_raw),
-        false => hooks::<DOMAIN, false>(&current, false),
-    };
+    let hooks =
+        if is_passed_on { hooks::<DOMAIN, true>(&current, is_of_raw) } else { hooks::<DOMAIN, false>(&current, false) };
     // SAFETY: the hooks pass each call to the allocator that they replace, with its context, which does not change. A thread
     // that reads the table meanwhile thus finds a valid pair of function and context.
     unsafe { (api.set)(DOMAIN as c_int, &hooks) };

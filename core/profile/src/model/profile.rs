@@ -122,9 +122,10 @@ impl Profile {
     pub fn sampling_interval(&self) -> Option<f64> {
         let counts_samples = self.sample_type.kind == "samples" && self.unit() == "count";
         let is_measured = self.period == 1 && self.unit() == "nanoseconds";
-        match self.period_type.unit == self.unit() && self.period > 0 && !is_measured {
-            true => Some(self.period as f64),
-            false => counts_samples.then_some(1.0),
+        if self.period_type.unit == self.unit() && self.period > 0 && !is_measured {
+            Some(self.period as f64)
+        } else {
+            counts_samples.then_some(1.0)
         }
     }
 
@@ -139,9 +140,10 @@ impl Profile {
 
     /// As [`Self::estimated_samples`], as a whole number: the values themselves where they count samples.
     pub fn observations(&self, sample: &Sample) -> i64 {
-        match self.sample_type.kind == "samples" && self.sample_type.unit == "count" {
-            true => sample.total(),
-            false => self.estimated_samples(self.weight(sample)).0.round().max(1.0) as i64,
+        if self.sample_type.kind == "samples" && self.sample_type.unit == "count" {
+            sample.total()
+        } else {
+            self.estimated_samples(self.weight(sample)).0.round().max(1.0) as i64
         }
     }
 

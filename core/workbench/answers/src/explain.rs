@@ -219,10 +219,8 @@ fn title(finding: &Finding) -> String {
         let found = finding.facts.iter().find(|(name, _)| *name == wanted);
         found.map_or_else(String::new, |(_, fact)| fact_text(fact))
     };
-    let around = |before: &str, text: String, after: &str| match text.is_empty() {
-        true => text,
-        false => format!("{before}{text}{after}"),
-    };
+    let around =
+        |before: &str, text: String, after: &str| if text.is_empty() { text } else { format!("{before}{text}{after}") };
     match finding.rule {
         Rule::FewSamples => format!("the CPU profile has only {:.0} samples", finding.samples),
         Rule::MissingStacks => format!("{share} of the {} samples have no complete stack", finding.type_name),

@@ -41,9 +41,10 @@ impl TerminalLayout {
     }
 
     fn styled(self, style: Style, text: &str) -> String {
-        match self.is_colored && !text.is_empty() {
-            true => format!("{style}{text}{style:#}"),
-            false => text.to_owned(),
+        if self.is_colored && !text.is_empty() {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.to_owned()
         }
     }
 }
@@ -190,9 +191,10 @@ impl FittingTable {
         let of_place = if place.is_empty() { 0 } else { place.width() + 2 };
         let name = cut_middle(&name, available.saturating_sub(of_place).max(1));
         let name = self.layout.styled(style_of(at), &name);
-        match place.is_empty() {
-            true => name,
-            false => format!("{name}  {}", self.layout.styled(LIBRARY, &place)),
+        if place.is_empty() {
+            name
+        } else {
+            format!("{name}  {}", self.layout.styled(LIBRARY, &place))
         }
     }
 }
@@ -249,9 +251,10 @@ pub fn cut_middle(text: &str, columns: usize) -> String {
 
 /// The text in at most `columns`, without its end.
 pub fn cut_end(text: &str, columns: usize) -> String {
-    match text.width() <= columns {
-        true => text.to_owned(),
-        false => fitting(text.chars(), columns.saturating_sub(ELLIPSIS.width())) + ELLIPSIS,
+    if text.width() <= columns {
+        text.to_owned()
+    } else {
+        fitting(text.chars(), columns.saturating_sub(ELLIPSIS.width())) + ELLIPSIS
     }
 }
 

@@ -27,9 +27,10 @@ pub(super) fn function_pattern(name: &str) -> String {
 pub fn quoted(word: &str) -> String {
     let word = printable(word);
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:-=".contains(letter);
-    match !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
-        true => word,
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
+        word
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -39,9 +40,10 @@ pub fn after_top(table: &TopTable, selection: &str) -> Option<String> {
     let is_own = |row: &&TopRow| row.location.origin() == CodeOrigin::Own;
     let row = table.rows.iter().find(is_own).or_else(|| table.rows.first())?;
     let pattern = quoted(&function_pattern(&row.location.function));
-    Some(match row.location.file.is_empty() {
-        true => format!("next: spanprof peek {pattern} {selection}"),
-        false => format!("next: spanprof peek {pattern} {selection}  ·  spanprof list {pattern} {selection}"),
+    Some(if row.location.file.is_empty() {
+        format!("next: spanprof peek {pattern} {selection}")
+    } else {
+        format!("next: spanprof peek {pattern} {selection}  ·  spanprof list {pattern} {selection}")
     })
 }
 

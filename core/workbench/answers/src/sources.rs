@@ -70,9 +70,10 @@ impl SourcePaths {
     /// itself. A bare file name, as of the JVM, is below the directories of its package.
     pub fn read(&self, at: &FunctionLine) -> Option<SourceFile> {
         let trimmed = self.trimmed(at);
-        let parts: Vec<_> = match is_below_its_directory(trimmed) {
-            true => trimmed.iter().filter(|part| *part != "/").collect(),
-            false => Vec::new(),
+        let parts: Vec<_> = if is_below_its_directory(trimmed) {
+            trimmed.iter().filter(|part| *part != "/").collect()
+        } else {
+            Vec::new()
         };
         let packages = if parts.len() == 1 { package_directories(&at.function) } else { Vec::new() };
         let of_packages =

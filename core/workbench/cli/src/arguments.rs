@@ -182,12 +182,12 @@ pub(crate) fn parse(arguments: &[String]) -> Result<ParsedCommand, Failure> {
             Err(Failure::usage("`run` is a command of the Python package, not of this program").hint(RUN_COMMANDS))
         }
         Ok(CommandLine { verb: CliVerb::Demo(PythonDemoArguments { no_open, once }), .. }) => {
-            let given = format!(
+            let command_line = format!(
                 "spanprof demo{}{}",
                 if no_open { " --no-open" } else { "" },
                 if once { " --once" } else { "" }
             );
-            Err(Failure::usage("`demo` is a command of the Python package, not of this program").hint(given))
+            Err(Failure::usage("`demo` is a command of the Python package, not of this program").hint(command_line))
         }
         Ok(CommandLine { verb, color, ca_cert }) => {
             if let Some(file) = ca_cert {

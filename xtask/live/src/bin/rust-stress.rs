@@ -264,8 +264,9 @@ fn main() -> ExitCode {
     });
     let _ = std::fs::remove_dir_all(&directory);
     println!("{counts:?}");
-    match WRONG.load(Ordering::Relaxed) == 0 && counts.get("internal.panics").is_none_or(|count| *count == 0) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if WRONG.load(Ordering::Relaxed) == 0 && counts.get("internal.panics").is_none_or(|count| *count == 0) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }

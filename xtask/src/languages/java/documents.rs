@@ -59,9 +59,10 @@ pub fn compile_blocks(jar: &Path) -> StepResult {
 fn class(name: &str, parent: &str, block: &str) -> String {
     let (imports, code): (Vec<&str>, Vec<&str>) = block.lines().partition(|line| line.starts_with("import "));
     let (imports, code) = (imports.join("\n"), code.join("\n"));
-    let members = match code.trim_start().starts_with("public ") || code.trim_start().starts_with('@') {
-        true => code,
-        false => format!("void block() throws Exception {{\n{code}\n}}"),
+    let members = if code.trim_start().starts_with("public ") || code.trim_start().starts_with('@') {
+        code
+    } else {
+        format!("void block() throws Exception {{\n{code}\n}}")
     };
     format!("{imports}\n{IMPORTS}class {name} extends {parent} {{\n{members}\n}}\n")
 }

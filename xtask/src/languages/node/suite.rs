@@ -171,9 +171,10 @@ fn counted(
         *second = Tally { passed: suite.passed, failed: suite.failed, ..Tally::default() };
         outcome
     })?;
-    match tally.passed > passed_before {
-        true => Ok(()),
-        false => Err(StepFailure::new(name, "no test ran")),
+    if tally.passed > passed_before {
+        Ok(())
+    } else {
+        Err(StepFailure::new(name, "no test ran"))
     }
 }
 

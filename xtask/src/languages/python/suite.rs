@@ -120,9 +120,10 @@ fn with_second_attempt(
     second_attempt::of_failed(&failed, failed_before, tally, outcome, |names, second| {
         tests(format!("failed {name}"), names).run_with_lines(|line| second.read(line))
     })?;
-    match tally.passed > passed_before {
-        true => Ok(()),
-        false => Err(StepFailure::new("pytest", "no test ran")),
+    if tally.passed > passed_before {
+        Ok(())
+    } else {
+        Err(StepFailure::new("pytest", "no test ran"))
     }
 }
 

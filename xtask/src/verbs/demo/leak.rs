@@ -46,9 +46,10 @@ pub fn show(command: &Path, profiles: &LeakProfiles) -> StepResult {
     let table: Value = serde_json::from_slice(&diff(&["--json"])?.stdout).unwrap_or_default();
     let first = &table["rows"][0];
     let weights = ["baseline", "comparison"].map(|side| first[side]["flat"].as_i64().unwrap_or_default());
-    match first["function"].as_str() == Some(LEAKING) && weights[1] > 2 * weights[0] {
-        true => Ok(()),
-        false => Err(StepFailure::new("memory leak", format!("expected {LEAKING} to grow eightfold, got {table}"))),
+    if first["function"].as_str() == Some(LEAKING) && weights[1] > 2 * weights[0] {
+        Ok(())
+    } else {
+        Err(StepFailure::new("memory leak", format!("expected {LEAKING} to grow eightfold, got {table}")))
     }
 }
 

@@ -352,9 +352,10 @@ impl ProfileQuery {
             let file = file.rsplit('/').next().unwrap_or_default();
             println!("{:>7.2} s {:>5.1} %  {function}  {file}", ns / 1e9, 100.0 * ns / total);
         }
-        match own.is_empty() {
-            true => Err(StepFailure::new("own functions", "none of the service's functions is in the profile")),
-            false => Ok(()),
+        if own.is_empty() {
+            Err(StepFailure::new("own functions", "none of the service's functions is in the profile"))
+        } else {
+            Ok(())
         }
     }
 
@@ -396,9 +397,10 @@ impl ProfileQuery {
         println!("\n── {title}");
         let output = self.top(words).output().map_err(|error| StepFailure::new(title, error.to_string()))?;
         print!("{}", String::from_utf8_lossy(&output.stdout));
-        match output.status.success() && !output.stdout.is_empty() {
-            true => Ok(()),
-            false => Err(StepFailure::new(title, String::from_utf8_lossy(&output.stderr).into_owned())),
+        if output.status.success() && !output.stdout.is_empty() {
+            Ok(())
+        } else {
+            Err(StepFailure::new(title, String::from_utf8_lossy(&output.stderr).into_owned()))
         }
     }
 }

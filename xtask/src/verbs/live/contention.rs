@@ -31,10 +31,7 @@ fn run_cells(release: bool, phase_ms: u32, attempts: u32, words: &[impl AsRef<Os
     let source = |name: &str| workspace::root().join("xtask/live/contention").join(name);
     let venv =
         python::Venv::with("live-contention", &python::runtimes::preferred()?, &["opentelemetry-api".to_owned()])?;
-    venv.install_wheel(&match release {
-        true => released("wheel", "x86_64.whl")?,
-        false => python::package::build_for_tests()?,
-    })?;
+    venv.install_wheel(&if release { released("wheel", "x86_64.whl")? } else { python::package::build_for_tests()? })?;
     let package = if release {
         released("addon", ".tgz")?
     } else {

@@ -60,8 +60,9 @@ fn begins_in_the_program(name: &str, table: &str) -> StepResult {
         100.0 * inside / total,
         100.0 * typed / total
     );
-    match inside.min(typed) > MIN_SHARE * total {
-        true => Ok(()),
-        false => Err(StepFailure::new(name, format!("other functions or types: {others:?}"))),
+    if inside.min(typed) > MIN_SHARE * total {
+        Ok(())
+    } else {
+        Err(StepFailure::new(name, format!("other functions or types: {others:?}")))
     }
 }

@@ -152,9 +152,10 @@ impl ObjectSuite {
         let wrong = "another-secret-of-the-suite";
         let step = self.step("a wrong secret").env("AWS_SECRET_ACCESS_KEY", wrong);
         let (status, text) = step.args(["top", source]).capture_any()?;
-        match !status.success() && text.contains("SignatureDoesNotMatch") && !text.contains(wrong) {
-            true => Ok(()),
-            false => Err(StepFailure::new("a wrong secret", format!("{status}: {text}"))),
+        if !status.success() && text.contains("SignatureDoesNotMatch") && !text.contains(wrong) {
+            Ok(())
+        } else {
+            Err(StepFailure::new("a wrong secret", format!("{status}: {text}")))
         }
     }
 

@@ -80,9 +80,10 @@ pub fn run(_: &LiveArguments) -> StepResult {
     }
     let unobserved: Vec<_> = listed.all().filter(|kind| !observed.contains(*kind)).map(String::as_str).collect();
     println!("listed but made by no profiled program, or also by the bare one: {}", unobserved.join(", "));
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("live system-calls", failed.join("\n"))),
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(StepFailure::new("live system-calls", failed.join("\n")))
     }
 }
 
@@ -120,9 +121,10 @@ impl SuiteProgram {
         settings.iter().fold(step, |step, (key, value)| step.env(key, value)).time_limit(LIMIT).run()?;
         let text = std::fs::read(&file).map_err(|error| StepFailure::new("read the trace", error.to_string()))?;
         let trace = Trace::read(&String::from_utf8_lossy(&text));
-        match trace.later.is_empty() {
-            false => Ok(trace),
-            true => Err(StepFailure::new("read the trace", format!("{}: no call after `{MARK}`", file.display()))),
+        if trace.later.is_empty() {
+            Err(StepFailure::new("read the trace", format!("{}: no call after `{MARK}`", file.display())))
+        } else {
+            Ok(trace)
         }
     }
 }

@@ -57,9 +57,10 @@ pub fn names(dist: &Path) -> Vec<String> {
 
 /// SHA-256 checksums, in the format of sha256sum.
 pub fn checksums(dist: &Path, names: &[String]) -> StepResult<String> {
-    match names.is_empty() {
-        true => Ok(String::new()),
-        false => ProcessStep::new("checksums", "sha256sum").arg("--").args(names).in_directory(dist).capture(),
+    if names.is_empty() {
+        Ok(String::new())
+    } else {
+        ProcessStep::new("checksums", "sha256sum").arg("--").args(names).in_directory(dist).capture()
     }
 }
 
@@ -183,9 +184,10 @@ fn maven(dist: &Path, repository: &str) -> StepResult {
 
 fn missing(package: &str, expected: &[String], actual: &[String]) -> StepResult {
     let lacks: Vec<&str> = expected.iter().filter(|line| !actual.contains(line)).map(String::as_str).collect();
-    match lacks.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new(format!("contents of {package}"), format!("lacks {}", lacks.join(", ")))),
+    if lacks.is_empty() {
+        Ok(())
+    } else {
+        Err(StepFailure::new(format!("contents of {package}"), format!("lacks {}", lacks.join(", "))))
     }
 }
 

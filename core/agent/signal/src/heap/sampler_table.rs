@@ -57,9 +57,10 @@ pub(crate) fn deduct(bytes: usize) -> bool {
     let thread = thread_pointer();
     // SAFETY: only slots of the static table are ever stored there.
     let recent = unsafe { &*RECENT.0.load(Ordering::Relaxed) };
-    match recent.owner.load(Ordering::Relaxed) == thread {
-        true => recent.state.deduct(bytes),
-        false => THREAD_SAMPLERS.deduct(thread, bytes),
+    if recent.owner.load(Ordering::Relaxed) == thread {
+        recent.state.deduct(bytes)
+    } else {
+        THREAD_SAMPLERS.deduct(thread, bytes)
     }
 }
 

@@ -58,10 +58,7 @@ pub(crate) fn take_overflows(slot: &Slot) -> Option<Overflows> {
     let handled = slot.set_handled_overflows(count);
     // SAFETY: the ring buffer of an entered slot's event stays mapped until the slot is quiescent; `number` <= `count`.
     let record = |number| unsafe { OverflowRecord::read(slot.event_buffer(), number) };
-    let [first, last] = match count > handled {
-        true => [record(handled + 1), record(count)],
-        false => [None, None],
-    };
+    let [first, last] = if count > handled { [record(handled + 1), record(count)] } else { [None, None] };
     Some(Overflows { count: count.saturating_sub(handled), first, last })
 }
 
@@ -107,10 +104,8 @@ fn arm_event(slot: &Slot, descriptor: u32, interval_ns: u64, runs_free: bool, ha
     let allowed = slot.allowed_overflows().saturating_sub(overflows);
     // Otherwise the event overflowed in this handler: its signal is pending, and the next tick arms the event.
     let is_due = runs_free || overflows == slot.handled_overflows();
-    let error = match is_due && (has_new_interval || !runs_free) {
-        true => arm::set_perf_interval(descriptor, interval_ns),
-        false => 0,
-    };
+    let error =
+        if is_due && (has_new_interval || !runs_free) { arm::set_perf_interval(descriptor, interval_ns) } else { 0 };
     let allowance = if runs_free { MAX_ALLOWED_OVERFLOWS } else { 1 };
     match error {
         0 if is_due => allow_overflows(slot, descriptor, allowance.saturating_sub(allowed)),

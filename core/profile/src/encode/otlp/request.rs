@@ -49,9 +49,10 @@ pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
 
 /// The version of the semantic conventions of attributes; those of other producers are not known.
 fn schema_url(scope: &ResourceProfiles) -> &'static str {
-    match scope.scope.name == Scope::spanprof().name {
-        true => SCHEMA_URL,
-        false => "",
+    if scope.scope.name == Scope::spanprof().name {
+        SCHEMA_URL
+    } else {
+        ""
     }
 }
 

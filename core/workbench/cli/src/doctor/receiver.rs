@@ -32,9 +32,10 @@ fn check(receiver: DestinationConfig, config: &Config, is_default: bool) -> Doct
             return DoctorCheck::problem(CHECK, error.message, meaning, error.hint);
         }
     };
-    let target = match is_default {
-        true => format!("no receiver configured: {}, the default,", stats.target),
-        false => stats.target.clone(),
+    let target = if is_default {
+        format!("no receiver configured: {}, the default,", stats.target)
+    } else {
+        stats.target.clone()
     };
     if stats.sent > 0 {
         let found = match stats.last_warning {

@@ -84,16 +84,16 @@ impl Toolbox {
         Ok(json!({"content": [{"type": "text", "text": text}], "isError": is_error}))
     }
 
-    fn result(&self, verb: &Command, given: &Map<String, Value>) -> Result<Value, String> {
-        let mut given = given.clone();
-        let cursor = match given.remove("cursor") {
+    fn result(&self, verb: &Command, arguments: &Map<String, Value>) -> Result<Value, String> {
+        let mut arguments = arguments.clone();
+        let cursor = match arguments.remove("cursor") {
             None | Some(Value::Null) => 0,
             Some(cursor) => cursor
                 .as_str()
                 .and_then(|cursor| cursor.parse().ok())
                 .ok_or_else(|| format!("`cursor`: expected the next_cursor of a result, got {cursor}"))?,
         };
-        let max_bytes = match given.remove("max_bytes") {
+        let max_bytes = match arguments.remove("max_bytes") {
             None | Some(Value::Null) => DEFAULT_BYTES,
             Some(bytes) => bytes
                 .as_u64()
@@ -101,30 +101,30 @@ impl Toolbox {
                 .filter(|bytes| (512..=MAX_BYTES).contains(bytes))
                 .ok_or_else(|| format!("`max_bytes`: expected a number from 512 to {MAX_BYTES}, got {bytes}"))?,
         };
-        let words = self.words(verb, &given)?;
-        match (self.run)(&words).map_err(|failure| failure.to_string())? {
+        let command_line = self.command_line(verb, &arguments)?;
+        match (self.run)(&command_line).map_err(|failure| failure.to_string())? {
             Value::Object(members) => Ok(page(members, cursor, max_bytes)),
             other => Ok(other),
         }
     }
 
     /// The command line of a call. Every value is in the same word as its flag or behind `--`, so that none is read as a flag.
-    fn words(&self, verb: &Command, given: &Map<String, Value>) -> Result<Vec<String>, String> {
-        let mut words = vec![verb.get_name().to_owned(), "--json".to_owned()];
+    fn command_line(&self, verb: &Command, arguments: &Map<String, Value>) -> Result<Vec<String>, String> {
+        let mut command_line = vec![verb.get_name().to_owned(), "--json".to_owned()];
         let has = |flag: &str| verb.get_arguments().any(|argument| argument.get_long() == Some(flag));
         if has("limit") {
-            words.push("--limit=0".to_owned());
+            command_line.push("--limit=0".to_owned());
         }
         if has("only-source-path") {
-            words.push("--only-source-path".to_owned());
-            words.extend(self.source_path.iter().map(|path| format!("--source-path={}", path.display())));
+            command_line.push("--only-source-path".to_owned());
+            command_line.extend(self.source_path.iter().map(|path| format!("--source-path={}", path.display())));
         }
-        let is_missing = |argument: &&Arg| argument.is_required_set() && !given.contains_key(&name_of(argument));
+        let is_missing = |argument: &&Arg| argument.is_required_set() && !arguments.contains_key(&name_of(argument));
         if let Some(missing) = arguments_of(verb).find(is_missing) {
             return Err(format!("the argument `{}` is missing", name_of(missing)));
         }
         let mut positional = Vec::new();
-        for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+        for (name, value) in arguments.iter().filter(|(_, value)| !value.is_null()) {
             let argument = arguments_of(verb).find(|argument| name_of(argument) == *name).ok_or_else(|| {
                 let known: Vec<_> =
                     arguments_of(verb).map(name_of).chain(["cursor".into(), "max_bytes".into()]).collect();
@@ -143,16 +143,16 @@ impl Toolbox {
                 };
                 match (argument.get_long(), argument.get_action()) {
                     (None, _) => positional.push(text),
-                    (Some(flag), ArgAction::SetTrue) if text == "true" => words.push(format!("--{flag}")),
+                    (Some(flag), ArgAction::SetTrue) if text == "true" => command_line.push(format!("--{flag}")),
                     (Some(_), ArgAction::SetTrue) => (),
-                    (Some(flag), _) => words.push(format!("--{flag}={text}")),
+                    (Some(flag), _) => command_line.push(format!("--{flag}={text}")),
                 }
             }
         }
-        words.push("--".to_owned());
-        words.extend(positional);
-        words.extend(self.sources.iter().cloned());
-        Ok(words)
+        command_line.push("--".to_owned());
+        command_line.extend(positional);
+        command_line.extend(self.sources.iter().cloned());
+        Ok(command_line)
     }
 }
 

@@ -161,9 +161,9 @@ fn target(value: Value, path: &str, defaults: &TargetDefaults) -> Result<ScrapeT
     let max_body_bytes = section.bytes("max_body_size")?.unwrap_or(defaults.max_body_bytes);
     let own_attributes = attributes(&mut section)?;
     let profiles_path = section.path_of("profiles");
-    let given = section.list("profiles")?;
-    let is_named = given.is_some() || defaults.profiles.is_some();
-    let profiles = given.unwrap_or_else(|| {
+    let named = section.list("profiles")?;
+    let is_named = named.is_some() || defaults.profiles.is_some();
+    let profiles = named.unwrap_or_else(|| {
         let names = || DEFAULT_PROFILES.map(|name| Value::String(name.to_owned())).to_vec();
         let inherited = defaults.profiles.clone().unwrap_or_else(names);
         inherited.into_iter().enumerate().map(|(nth, value)| (format!("profiles[{nth}]"), value)).collect()
@@ -276,7 +276,7 @@ fn endpoint(
     let (path_key, seconds_key) = (section.path_of("path"), section.path_of("seconds"));
     let interval = section.duration("interval", MIN_INTERVAL)?.unwrap_or(interval);
     let timeout = section.duration("timeout", MIN_TIMEOUT)?.unwrap_or(timeout);
-    let given = section.duration("seconds", MIN_INTERVAL)?;
+    let seconds = section.duration("seconds", MIN_INTERVAL)?;
     section.finish()?;
     let known = ENDPOINTS.iter().find(|(known, ..)| *known == name);
     let request = match (own_path, known) {
@@ -289,13 +289,13 @@ fn endpoint(
                 .hint(format!("the known ones are: {}", names.join(", "))));
         }
     };
-    if given.is_some() && STATES.contains(&name.as_str()) {
+    if seconds.is_some() && STATES.contains(&name.as_str()) {
         return Err(invalid(&seconds_key, &format!("`{name}` is the state at one moment and has no length")));
     }
     // The second that remains is for the request itself, so that one measurement ends before the next begins.
     let rest_of_interval = interval.as_secs().saturating_sub(1).max(1);
     let is_measured = known.is_some_and(|(.., is_measured)| *is_measured);
-    let seconds = given.map(|given| given.as_secs()).or(is_measured.then_some(rest_of_interval));
+    let seconds = seconds.map(|seconds| seconds.as_secs()).or(is_measured.then_some(rest_of_interval));
     if seconds.is_some_and(|seconds| Duration::from_secs(seconds) > interval) {
         return Err(invalid(&seconds_key, "a measurement longer than `interval`"));
     }

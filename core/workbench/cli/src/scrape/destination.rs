@@ -84,19 +84,20 @@ fn otlp(section: &mut ConfigSection, endpoint: &str) -> Result<ScrapeDestination
         Some(_) => return Err(invalid(&protocol_path, "expected http/protobuf or grpc")),
     };
     let has_path = endpoint.parse::<Uri>().is_ok_and(|uri| !uri.path().trim_matches('/').is_empty());
-    let url = match is_grpc || has_path {
-        true => endpoint.to_owned(),
-        false => format!("{}{PROFILES_PATH}", endpoint.trim_end_matches('/')),
+    let url = if is_grpc || has_path {
+        endpoint.to_owned()
+    } else {
+        format!("{}{PROFILES_PATH}", endpoint.trim_end_matches('/'))
     };
     let mut settings = OtlpEndpoint::new(url);
     let headers_path = section.path_of("headers");
-    let given = headers(section)?;
-    for (name, source) in &given {
+    let sources = headers(section)?;
+    for (name, source) in &sources {
         let value = source.read().map_err(|problem| invalid(&format!("{headers_path}.{name}"), &problem))?;
         settings.headers.push((name.to_string(), value));
     }
     let token_path = section.path_of("bearer_token");
-    if let Some(token) = bearer_token(section, &given)? {
+    if let Some(token) = bearer_token(section, &sources)? {
         let token = token.read().map_err(|problem| invalid(&token_path, &problem))?;
         settings.headers.push((AUTHORIZATION.to_string(), Secret::new(format!("Bearer {}", token.reveal()))));
     }

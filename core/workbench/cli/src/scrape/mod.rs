@@ -84,10 +84,10 @@ impl Scraper {
             let names = target.endpoints.iter().map(|endpoint| endpoint.name.as_str());
             let status = Arc::new(TargetStatus::new(&target.shown, names));
             statuses.push(status.clone());
-            let (given, attributes, instance) =
+            let (target_endpoints, attributes, instance) =
                 (target.endpoints.clone(), target.attributes.clone(), target.authority.clone());
             let client = Arc::new(TargetClient::start(target)?);
-            for (index, endpoint) in given.into_iter().enumerate() {
+            for (index, endpoint) in target_endpoints.into_iter().enumerate() {
                 let shape = WindowShape {
                     name: endpoint.name.clone(),
                     attributes: attributes.clone(),

@@ -120,8 +120,8 @@ impl TargetClient {
             .body(Empty::new())
             .map_err(|error| PullError::Refused(format!("the request cannot be built: {error}")))?;
         let bearer = self.target.bearer_token.iter().map(|token| (&AUTHORIZATION, token, "Bearer "));
-        let given = self.target.headers.iter().map(|(name, source)| (name, source, ""));
-        for (name, source, prefix) in given.chain(bearer) {
+        let headers = self.target.headers.iter().map(|(name, source)| (name, source, ""));
+        for (name, source, prefix) in headers.chain(bearer) {
             let unusable = |problem: String| PullError::Refused(format!("header `{name}`: {problem}"));
             let value = source.read().map_err(unusable)?;
             let mut value = HeaderValue::from_str(&format!("{prefix}{}", value.reveal()))

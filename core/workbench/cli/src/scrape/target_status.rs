@@ -78,9 +78,10 @@ impl TargetStatus {
                 (message, self.responded(&mut counters))
             }
             PullError::Unreachable(message) => {
-                let lines = match std::mem::replace(&mut counters.is_unreachable, true) {
-                    false => vec![format!("{} is unreachable: {message}", self.shown)],
-                    true => Vec::new(),
+                let lines = if std::mem::replace(&mut counters.is_unreachable, true) {
+                    Vec::new()
+                } else {
+                    vec![format!("{} is unreachable: {message}", self.shown)]
                 };
                 (message, lines)
             }
@@ -110,9 +111,10 @@ impl TargetStatus {
     }
 
     fn responded(&self, counters: &mut TargetCounters) -> Vec<String> {
-        match std::mem::take(&mut counters.is_unreachable) {
-            true => vec![format!("{} is reachable again", self.shown)],
-            false => Vec::new(),
+        if std::mem::take(&mut counters.is_unreachable) {
+            vec![format!("{} is reachable again", self.shown)]
+        } else {
+            Vec::new()
         }
     }
 

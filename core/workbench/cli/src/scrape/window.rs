@@ -108,7 +108,7 @@ fn complete_resource(data: &mut ProfilesData, shape: &WindowShape) {
     };
     for resource in &mut data.resources {
         let attributes = &mut resource.resource;
-        attributes.retain(|stated| shape.attributes.iter().all(|given| given.key != stated.key));
+        attributes.retain(|stated| shape.attributes.iter().all(|attribute| attribute.key != stated.key));
         attributes.extend(shape.attributes.iter().cloned());
         for (key, value) in [("service.name", &unknown_service), ("service.instance.id", &shape.instance)] {
             let is_missing = |attribute: &Attribute| {

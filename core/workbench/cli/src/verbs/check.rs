@@ -52,14 +52,14 @@ pub(crate) struct CheckArguments {
 /// Findings of one file, or the reason that it cannot be read.
 type CheckResult = Result<Vec<CheckFinding>, String>;
 
-pub(crate) fn run(given: &CheckArguments) -> Result<i32, Failure> {
-    if let Some(rules) = &given.redaction {
-        return check_redaction::run(rules, &given.read, given.end.to.as_deref(), given.json);
+pub(crate) fn run(arguments: &CheckArguments) -> Result<i32, Failure> {
+    if let Some(rules) = &arguments.redaction {
+        return check_redaction::run(rules, &arguments.read, arguments.end.to.as_deref(), arguments.json);
     }
-    let sources = sources(&given.read.sources)?;
-    let now_unix_nano = given.live.then(unix_ns);
+    let sources = sources(&arguments.read.sources)?;
+    let now_unix_nano = arguments.live.then(unix_ns);
     let settings = CheckSettings { now_unix_nano, limits: DecodeLimits::of_files() };
-    let filter = given.read.filter.filter(given.end.to.as_deref(), unix_ns())?;
+    let filter = arguments.read.filter.filter(arguments.end.to.as_deref(), unix_ns())?;
     let named = sources.iter().map(|source| source.raw(&filter)).collect::<Result<Vec<_>, _>>()?;
     let files: Vec<(String, CheckResult)> = named
         .into_iter()
@@ -67,12 +67,12 @@ pub(crate) fn run(given: &CheckArguments) -> Result<i32, Failure> {
         .filter(|named| is_chosen(named, &filter, &settings.limits))
         .map(|NamedBytes { name, bytes }| (name, outcome(&bytes, &settings)))
         .collect();
-    let fails = |finding: &CheckFinding| finding.severity == Severity::Error || given.strict;
+    let fails = |finding: &CheckFinding| finding.severity == Severity::Error || arguments.strict;
     let passed = files.iter().all(|(_, outcome)| match outcome {
         Ok(findings) => !findings.iter().any(fails),
         Err(_) => false,
     });
-    let text = if given.json { json(&files, passed) } else { text(&files) };
+    let text = if arguments.json { json(&files, passed) } else { text(&files) };
     output::print(text.as_bytes())?;
     Ok(if passed { 0 } else { EXIT_FAILED })
 }

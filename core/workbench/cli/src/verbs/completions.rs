@@ -19,9 +19,9 @@ pub(crate) struct CompletionsArguments {
     pub shell: Shell,
 }
 
-pub(crate) fn run(given: &CompletionsArguments, mut command: Command) -> Result<i32, Failure> {
+pub(crate) fn run(arguments: &CompletionsArguments, mut command: Command) -> Result<i32, Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(given.shell, &mut command, "spanprof", &mut text);
+    clap_complete::generate(arguments.shell, &mut command, "spanprof", &mut text);
     output::print(&text)?;
     Ok(0)
 }

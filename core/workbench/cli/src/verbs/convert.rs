@@ -48,14 +48,15 @@ pub(crate) struct ConvertArguments {
     pub read: ReadArguments,
 }
 
-pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
-    let path = given.output.output.as_str();
+pub(crate) fn run(arguments: &ConvertArguments) -> Result<i32, Failure> {
+    let path = arguments.output.output.as_str();
     let (formats, times): (Vec<&str>, Vec<&str>) =
-        given.to.iter().map(|value| full_name(value)).partition(|value| selection::FORMATS.contains(value));
+        arguments.to.iter().map(|value| full_name(value)).partition(|value| selection::FORMATS.contains(value));
     if let Some(invalid) = times.iter().find(|text| moment::parse(text, 0).is_none()) {
-        let failure = Failure::usage(match invalid.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
-            true => format!("--to: expected {}, or a format, got `{invalid}`", moment::FORMS),
-            false => format!("--to: expected {EXPECTED}, got `{invalid}`"),
+        let failure = Failure::usage(if invalid.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+            format!("--to: expected {}, or a format, got `{invalid}`", moment::FORMS)
+        } else {
+            format!("--to: expected {EXPECTED}, got `{invalid}`")
         });
         return Err(match nearest(invalid, selection::FORMATS) {
             Some(format) => failure.hint(format!("did you mean `--to {format}`?")),
@@ -65,7 +66,7 @@ pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
     if formats.len() > 1 || times.len() > 1 {
         return Err(Failure::usage("--to names two formats or two times").hint("give one format and at most one time"));
     }
-    let format = match (formats.first().copied(), given.json) {
+    let format = match (formats.first().copied(), arguments.json) {
         (Some(format), false) | (Some(format @ "json"), true) => format,
         (None, true) => "json",
         (Some(format), true) => {
@@ -75,12 +76,12 @@ pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
             .ok_or_else(|| Failure::usage("the output format is missing").hint(format!("--to FORMAT: {EXPECTED}")))?,
     };
     refuse_on_terminal(path, format)?;
-    let redaction = given.redaction.as_deref().map(redaction_rules::read).transpose()?;
-    let (mut data, filter) = selected(&given.read, times.first().copied(), detail_of(format))?;
+    let redaction = arguments.redaction.as_deref().map(redaction_rules::read).transpose()?;
+    let (mut data, filter) = selected(&arguments.read, times.first().copied(), detail_of(format))?;
     if let Some(settings) = redaction {
         data = UnredactedProfiles::new(data).redacted_with_resources(&mut ProfileRedactor::new(settings));
     }
-    write(&data, &filter, format, &given.output)
+    write(&data, &filter, format, &arguments.output)
 }
 
 /// The name of a format that has two.
@@ -117,9 +118,9 @@ pub(super) fn write(
     data: &ProfilesData,
     filter: &Filter,
     format: &str,
-    given: &OutputArguments,
+    arguments: &OutputArguments,
 ) -> Result<i32, Failure> {
-    let path = given.output.as_str();
+    let path = arguments.output.as_str();
     let tree = || transform::tree(data, &one_type(data, filter));
     let bytes = match format {
         "pprof" => pprof::encode(data),
@@ -127,20 +128,22 @@ pub(super) fn write(
             otlp_json::encode(&transform::separate_exact_values(data.clone())).map_err(Failure::new)?.into_bytes()
         }
         "folded" => folded::encode(&tree()).into_bytes(),
-        "flamegraph" => page::html(data, &selection::type_to_show(data, filter), &title(given, data, "")).into_bytes(),
+        "flamegraph" => {
+            page::html(data, &selection::type_to_show(data, filter), &title(arguments, data, "")).into_bytes()
+        }
         "svg" => {
             let tree = tree();
             let quantity = |weight| format_quantity(weight, &tree.unit);
-            svg::encode(&tree, &title(given, data, &tree.type_name), svg::DEFAULT_WIDTH, quantity).into_bytes()
+            svg::encode(&tree, &title(arguments, data, &tree.type_name), svg::DEFAULT_WIDTH, quantity).into_bytes()
         }
         "speedscope" => {
             let mut types: Vec<String> = query::types(data).into_iter().map(|summary| summary.type_name).collect();
             types.sort();
             types.dedup();
             let trees: Vec<_> = types.iter().map(|type_name| transform::tree(data, type_name)).collect();
-            speedscope::encode(&trees, &title(given, data, &types.join(", "))).into_bytes()
+            speedscope::encode(&trees, &title(arguments, data, &types.join(", "))).into_bytes()
         }
-        "firefox" => firefox_profile(data, &title(given, data, ""))?,
+        "firefox" => firefox_profile(data, &title(arguments, data, ""))?,
         _ => {
             let plain = otlp::encode(&transform::separate_exact_values(data.clone()), otlp::Revision::One);
             if path.ends_with(".gz") {

@@ -119,9 +119,9 @@ pub(super) struct Outcome {
     pub is_undecided: bool,
 }
 
-pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
-    let outcome = compare(given, None).and_then(|outcome| outcome.printed.print().map(|()| outcome.code));
-    match given.fail_over {
+pub(crate) fn run(arguments: &DiffArguments) -> Result<i32, Failure> {
+    let outcome = compare(arguments, None).and_then(|outcome| outcome.printed.print().map(|()| outcome.code));
+    match arguments.fail_over {
         // 1 means a regression, and nothing else.
         Some(_) => outcome.map_err(|failure| Failure { exit_code: EXIT_USAGE, ..failure }),
         None => outcome,
@@ -129,33 +129,33 @@ pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
 }
 
 /// The result as JSON, for `--json`.
-pub(crate) fn answer(given: &DiffArguments) -> Result<Value, Failure> {
-    Ok(compare(given, None)?.printed.into_json())
+pub(crate) fn answer(arguments: &DiffArguments) -> Result<Value, Failure> {
+    Ok(compare(arguments, None)?.printed.into_json())
 }
 
 /// Compares the sides that the flags name, or the sources of `runs`.
-pub(super) fn compare(given: &DiffArguments, runs: Option<[Vec<String>; 2]>) -> Result<Outcome, Failure> {
-    if let Some(path) = &given.output {
+pub(super) fn compare(arguments: &DiffArguments, runs: Option<[Vec<String>; 2]>) -> Result<Outcome, Failure> {
+    if let Some(path) = &arguments.output {
         output::refuse_on_terminal(path, "HTML", "-o diff.html")?;
     }
-    let mut named = sides(given)?;
+    let mut named = sides(arguments)?;
     for (side, sources) in named.iter_mut().zip(runs.into_iter().flatten()) {
         side.sources = sources;
     }
-    let by: Granularity = given.table.by.into();
-    let compared = match given.sort {
-        SortColumn::Cum if given.fail_over.is_some() => {
+    let by: Granularity = arguments.table.by.into();
+    let compared = match arguments.sort {
+        SortColumn::Cum if arguments.fail_over.is_some() => {
             return Err(Failure::usage("--fail-over compares functions without their callees: not with --sort cum"))
         }
         column => column.into(),
     };
-    let per = CostUnit::of(given.per.as_deref(), given.requests)?;
+    let per = CostUnit::of(arguments.per.as_deref(), arguments.requests)?;
     let windows = || match per {
         Some(CostUnit::Label(key)) => WindowSums::of_label(key),
-        _ if given.output.is_some() => WindowSums::with_paths(by, compared).and_folded_paths(),
+        _ if arguments.output.is_some() => WindowSums::with_paths(by, compared).and_folded_paths(),
         _ => WindowSums::with_paths(by, compared),
     };
-    let read = |side, role| read(side, role, given.table.by, windows());
+    let read = |side, role| read(side, role, arguments.table.by, windows());
     let [baseline, comparison] = [read(&named[0], "baseline")?, read(&named[1], "comparison")?];
     if baseline.data.sample_count() + comparison.data.sample_count() == 0 {
         return Err(no_samples(&named[0], "baseline"));
@@ -170,7 +170,7 @@ pub(super) fn compare(given: &DiffArguments, runs: Option<[Vec<String>; 2]>) -> 
     if per.is_some() {
         refuse_too_few_runs([&baseline.windows, &comparison.windows], &type_name)?;
     }
-    let normalize = given.normalize || given.fail_over.is_some() && per.is_none();
+    let normalize = arguments.normalize || arguments.fail_over.is_some() && per.is_none();
     if !normalize && per.is_none() && !is_gauge_type(&type_name) {
         let [baseline, comparison] = [&baseline, &comparison].map(|side| duration_s(&side.data, &type_name));
         if (baseline - comparison).abs() > EQUAL_DURATION_SHARE * baseline.max(comparison) {
@@ -193,23 +193,24 @@ pub(super) fn compare(given: &DiffArguments, runs: Option<[Vec<String>; 2]>) -> 
         // Stable: rows of equal `cum` stay in the order of `flat`.
         table.rows.sort_by_key(|row| std::cmp::Reverse(row.difference().cum.unsigned_abs()));
     }
-    if given.fail_over.is_some() {
+    if arguments.fail_over.is_some() {
         refuse_too_few_samples(&table)?;
     }
     let tree = query::diff_tree(sides, &table, normalize);
-    let report = DiffReport::new(&table, &tree, normalize, given.fail_over, given.all, given.table.limit).per(per);
-    if let Some(path) = &given.output {
+    let report =
+        DiffReport::new(&table, &tree, normalize, arguments.fail_over, arguments.all, arguments.table.limit).per(per);
+    if let Some(path) = &arguments.output {
         let title = format!("{} · {} and {}", type_name, named[0].name, named[1].name);
         // The page itself hides what may be chance.
-        let whole = DiffReport::new(&table, &tree, normalize, given.fail_over, true, PAGE_ROWS).per(per);
+        let whole = DiffReport::new(&table, &tree, normalize, arguments.fail_over, true, PAGE_ROWS).per(per);
         let folded = query::folded_diff_tree(sides, &table, &tree, normalize);
         let response = diff_report::with_trees(&diff_report::members(&whole), &tree, &folded)
             .map_err(|error| Failure::new(error.to_string()))?;
         output::write(path, page::comparison_html(&response, &title).as_bytes())?;
     }
-    let printed = if given.table.json {
+    let printed = if arguments.table.json {
         Printed::Json(Value::Object(diff_report::members(&report)))
-    } else if given.markdown {
+    } else if arguments.markdown {
         Printed::Text(diff_report::markdown(&report))
     } else {
         Printed::Text(diff_report::text(&report))
@@ -219,16 +220,16 @@ pub(super) fn compare(given: &DiffArguments, runs: Option<[Vec<String>; 2]>) -> 
 }
 
 /// The two sides: two sources, or two selections of the same sources.
-fn sides(given: &DiffArguments) -> Result<[NamedSide; 2], Failure> {
-    let mut filter = given.filter.filter(given.end.to.as_deref(), unix_ns())?;
-    filter.type_name = filter.type_name.or(given.table.by.default_type());
-    if let Some(range) = &given.time_range {
+fn sides(arguments: &DiffArguments) -> Result<[NamedSide; 2], Failure> {
+    let mut filter = arguments.filter.filter(arguments.end.to.as_deref(), unix_ns())?;
+    filter.type_name = filter.type_name.or(arguments.table.by.default_type());
+    if let Some(range) = &arguments.time_range {
         let range_ns = moment::parse_duration_ns(range)
             .ok_or_else(|| Failure::usage(format!("--time-range: expected a duration such as 1h, got `{range}`")))?;
         filter.from_unix_nano = Some(unix_ns().saturating_sub(range_ns));
     }
-    if let (Some(baseline), Some(comparison)) = (&given.baseline, &given.comparison) {
-        let sources = match &given.sources[..] {
+    if let (Some(baseline), Some(comparison)) = (&arguments.baseline, &arguments.comparison) {
+        let sources = match &arguments.sources[..] {
             [] => vec![DEFAULT_SERVER.to_owned()],
             named => named.to_vec(),
         };
@@ -239,16 +240,19 @@ fn sides(given: &DiffArguments) -> Result<[NamedSide; 2], Failure> {
             Ok::<_, Failure>(NamedSide { name: selector.clone(), sources: sources.clone(), filter })
         };
         // It would be read twice.
-        if given.sources.iter().any(|name| name == "-") {
+        if arguments.sources.iter().any(|name| name == "-") {
             return Err(Failure::usage("stdin cannot be read for both sides").hint("name a file"));
         }
         return Ok([side("baseline", baseline)?, side("comparison", comparison)?]);
     }
-    let [baseline, comparison] = &given.sources[..] else {
-        return Err(Failure::usage(format!("expected BASELINE and COMPARISON, got {} sources", given.sources.len()))
-            .hint("other numbers of sources need --baseline SELECTOR and --comparison SELECTOR"));
+    let [baseline, comparison] = &arguments.sources[..] else {
+        return Err(Failure::usage(format!(
+            "expected BASELINE and COMPARISON, got {} sources",
+            arguments.sources.len()
+        ))
+        .hint("other numbers of sources need --baseline SELECTOR and --comparison SELECTOR"));
     };
-    refuse_repeated_stdin(&given.sources)?;
+    refuse_repeated_stdin(&arguments.sources)?;
     let side = |name: &String| NamedSide { name: name.clone(), sources: vec![name.clone()], filter: filter.clone() };
     Ok([side(baseline), side(comparison)])
 }

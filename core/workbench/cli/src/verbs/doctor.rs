@@ -34,9 +34,9 @@ pub(crate) struct DoctorArguments {
     pub json: bool,
 }
 
-pub(crate) fn run(given: &DoctorArguments) -> Result<i32, Failure> {
-    let checks = doctor::checks(given.endpoint.as_deref())?;
-    let text = if given.json { members(&checks).to_string() + "\n" } else { text(&checks, terminal::is_colored()) };
+pub(crate) fn run(arguments: &DoctorArguments) -> Result<i32, Failure> {
+    let checks = doctor::checks(arguments.endpoint.as_deref())?;
+    let text = if arguments.json { members(&checks).to_string() + "\n" } else { text(&checks, terminal::is_colored()) };
     output::print(text.as_bytes())?;
     let has_problem = checks.iter().any(|check| check.state == CheckState::Problem);
     Ok(if has_problem { EXIT_FAILED } else { 0 })
@@ -53,10 +53,7 @@ fn text(checks: &[DoctorCheck], is_colored: bool) -> String {
         let word = state.name();
         let blanks = " ".repeat(STATE_COLUMNS.saturating_sub(word.len()));
         let style = style_of(*state);
-        text += &match is_colored {
-            true => format!("{style}{word}{style:#}{blanks}"),
-            false => format!("{word}{blanks}"),
-        };
+        text += &if is_colored { format!("{style}{word}{style:#}{blanks}") } else { format!("{word}{blanks}") };
         text += &format!("{check:NAME_COLUMNS$}{}\n", printable(found));
         if *state != CheckState::Ok {
             let indent = " ".repeat(STATE_COLUMNS);

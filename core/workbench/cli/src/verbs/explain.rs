@@ -39,29 +39,29 @@ pub(crate) struct ExplainArguments {
     pub end: EndArguments,
 }
 
-pub(crate) fn run(given: &ExplainArguments) -> Result<i32, Failure> {
-    let diagnosis = diagnosis(given)?;
+pub(crate) fn run(arguments: &ExplainArguments) -> Result<i32, Failure> {
+    let diagnosis = diagnosis(arguments)?;
     let findings = diagnosis.findings();
-    let text = match (given.json, given.markdown) {
-        (true, _) => explain_report::json(&diagnosis, &findings, &given.read.sources).to_string() + "\n",
-        (_, true) => explain_report::markdown(&diagnosis, &findings, &given.read.sources),
-        _ => explain_report::text(&diagnosis, &findings, &given.read.sources),
+    let text = match (arguments.json, arguments.markdown) {
+        (true, _) => explain_report::json(&diagnosis, &findings, &arguments.read.sources).to_string() + "\n",
+        (_, true) => explain_report::markdown(&diagnosis, &findings, &arguments.read.sources),
+        _ => explain_report::text(&diagnosis, &findings, &arguments.read.sources),
     };
     output::print(text.as_bytes())?;
     Ok(0)
 }
 
 /// The result as JSON.
-pub(crate) fn answer(given: &ExplainArguments) -> Result<Value, Failure> {
-    let diagnosis = diagnosis(given)?;
+pub(crate) fn answer(arguments: &ExplainArguments) -> Result<Value, Failure> {
+    let diagnosis = diagnosis(arguments)?;
     let findings = diagnosis.findings();
-    Ok(explain_report::json(&diagnosis, &findings, &given.read.sources))
+    Ok(explain_report::json(&diagnosis, &findings, &arguments.read.sources))
 }
 
-fn diagnosis(given: &ExplainArguments) -> Result<Diagnosis, Failure> {
-    let filter = given.read.filter.filter(given.end.to.as_deref(), unix_ns())?;
-    let sources = sources(&given.read.sources)?;
-    let stacks = StackFilter { focus: given.read.focus.clone(), ignore: given.read.ignore.clone() };
+fn diagnosis(arguments: &ExplainArguments) -> Result<Diagnosis, Failure> {
+    let filter = arguments.read.filter.filter(arguments.end.to.as_deref(), unix_ns())?;
+    let sources = sources(&arguments.read.sources)?;
+    let stacks = StackFilter { focus: arguments.read.focus.clone(), ignore: arguments.read.ignore.clone() };
     let mut diagnosis = Diagnosis::default();
     for source in &sources {
         source.for_each_window(&filter, &mut |mut window| {
@@ -70,7 +70,7 @@ fn diagnosis(given: &ExplainArguments) -> Result<Diagnosis, Failure> {
         })?;
     }
     match diagnosis.sample_count() {
-        0 => Err(nothing_passes(&given.read.sources.join(", "), &sources, &filter)),
+        0 => Err(nothing_passes(&arguments.read.sources.join(", "), &sources, &filter)),
         _ => Ok(diagnosis),
     }
 }

@@ -41,31 +41,32 @@ pub(crate) struct FlamegraphArguments {
     pub end: EndArguments,
 }
 
-pub(crate) fn run(given: &FlamegraphArguments) -> Result<i32, Failure> {
-    if !given.json {
-        output::refuse_on_terminal(&given.output.output, "HTML", "-o flame.html")?;
+pub(crate) fn run(arguments: &FlamegraphArguments) -> Result<i32, Failure> {
+    if !arguments.json {
+        output::refuse_on_terminal(&arguments.output.output, "HTML", "-o flame.html")?;
     }
-    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Labels)?;
+    let (data, filter) = selected(&arguments.read, arguments.end.to.as_deref(), Detail::Labels)?;
     // A page has all types: that it shows one first needs no word.
-    let type_name = if given.json { one_type(&data, &filter) } else { selection::type_to_show(&data, &filter) };
-    let text = if given.json {
+    let type_name = if arguments.json { one_type(&data, &filter) } else { selection::type_to_show(&data, &filter) };
+    let text = if arguments.json {
         flamegraph::json(&transform::tree(&data, &type_name)) + "\n"
     } else {
-        let directories = source_directories(&given.source_path)?;
-        let sources = match directories.is_empty() {
-            true => Vec::new(),
-            false => page_sources(&data, &SourcePaths::only_below(directories, given.trim_path.clone())),
+        let directories = source_directories(&arguments.source_path)?;
+        let sources = if directories.is_empty() {
+            Vec::new()
+        } else {
+            page_sources(&data, &SourcePaths::only_below(directories, arguments.trim_path.clone()))
         };
         let context = PageContext { sources, ..PageContext::default() };
-        page::html_with(&data, &type_name, &title(&given.output, &data, ""), &context)
+        page::html_with(&data, &type_name, &title(&arguments.output, &data, ""), &context)
     };
-    output::write(&given.output.output, text.as_bytes())?;
+    output::write(&arguments.output.output, text.as_bytes())?;
     Ok(0)
 }
 
 /// Title of a result: `--title`, else its services, and its type if it has one.
-pub(super) fn title(given: &OutputArguments, data: &spanprof_profile::ProfilesData, type_name: &str) -> String {
-    if let Some(title) = &given.title {
+pub(super) fn title(arguments: &OutputArguments, data: &spanprof_profile::ProfilesData, type_name: &str) -> String {
+    if let Some(title) = &arguments.title {
         return title.clone();
     }
     let mut services: Vec<&str> = data.resources.iter().map(|resource| resource.service_name()).collect();

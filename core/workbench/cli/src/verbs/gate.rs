@@ -58,27 +58,27 @@ pub(crate) struct GateArguments {
     pub command: Vec<String>,
 }
 
-pub(crate) fn run(given: &GateArguments) -> Result<i32, Failure> {
+pub(crate) fn run(arguments: &GateArguments) -> Result<i32, Failure> {
     // 1 means a regression, and nothing else.
-    let outcome = decided(given).map_err(|failure| Failure { exit_code: EXIT_USAGE, ..failure })?;
+    let outcome = decided(arguments).map_err(|failure| Failure { exit_code: EXIT_USAGE, ..failure })?;
     outcome.printed.print()?;
     Ok(outcome.code)
 }
 
-fn decided(given: &GateArguments) -> Result<diff::Outcome, Failure> {
-    percent(&given.fail_over).map_err(|reason| Failure::usage(format!("--fail-over: {reason}")))?;
+fn decided(arguments: &GateArguments) -> Result<diff::Outcome, Failure> {
+    percent(&arguments.fail_over).map_err(|reason| Failure::usage(format!("--fail-over: {reason}")))?;
     let temporary = std::env::temp_dir().join(format!("spanprof-gate-{}", std::process::id()));
-    let directory = given.dir.as_ref().unwrap_or(&temporary);
-    let outcome = compared_runs(given, directory);
-    if given.dir.is_none() {
+    let directory = arguments.dir.as_ref().unwrap_or(&temporary);
+    let outcome = compared_runs(arguments, directory);
+    if arguments.dir.is_none() {
         let _ = std::fs::remove_dir_all(&temporary);
     }
     outcome
 }
 
-fn compared_runs(given: &GateArguments, directory: &Path) -> Result<diff::Outcome, Failure> {
-    let sides = [("baseline", &given.baseline), ("candidate", &given.candidate)];
-    let limit = usize::from(given.runs);
+fn compared_runs(arguments: &GateArguments, directory: &Path) -> Result<diff::Outcome, Failure> {
+    let sides = [("baseline", &arguments.baseline), ("candidate", &arguments.candidate)];
+    let limit = usize::from(arguments.runs);
     let mut next = FIRST_RUNS;
     for nth in 1..=limit {
         // The other side first in every second pair, so that a machine that becomes slower favors none.
@@ -86,13 +86,13 @@ fn compared_runs(given: &GateArguments, directory: &Path) -> Result<diff::Outcom
             let (name, install) = sides[at];
             output::note(&format!("{name}, run {nth} of at most {limit}"));
             finished(Command::new("sh").args(["-c", install]), name)?;
-            run_once(&given.command, &directory.join(name).join(nth.to_string()), name)?;
+            run_once(&arguments.command, &directory.join(name).join(nth.to_string()), name)?;
         }
         if nth < next.min(limit) {
             continue;
         }
         next *= 2;
-        match compare(given, directory) {
+        match compare(arguments, directory) {
             Ok(outcome) if nth == limit || !outcome.is_undecided => return Ok(outcome),
             Err(failure) if nth == limit => return Err(failure),
             // Too few samples so far.
@@ -126,14 +126,15 @@ fn finished(command: &mut Command, side: &str) -> Result<(), Failure> {
     let (words, stdout) = (words(), std::io::stderr());
     let status =
         command.stdout(stdout).status().map_err(|error| Failure::new(format!("cannot run `{words}`: {error}")))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Failure::new(format!("`{words}` of the {side} ended with {status}"))),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("`{words}` of the {side} ended with {status}")))
     }
 }
 
 /// The comparison of the runs so far.
-fn compare(given: &GateArguments, directory: &Path) -> Result<diff::Outcome, Failure> {
+fn compare(arguments: &GateArguments, directory: &Path) -> Result<diff::Outcome, Failure> {
     let of_side = |name: &str| -> Result<Vec<String>, Failure> {
         let failed = |error| Failure::new(format!("cannot list {}: {error}", directory.display()));
         let runs = std::fs::read_dir(directory.join(name)).map_err(failed)?;
@@ -141,15 +142,16 @@ fn compare(given: &GateArguments, directory: &Path) -> Result<diff::Outcome, Fai
             runs.map(|run| run.map(|run| run.path().to_string_lossy().into_owned())).collect();
         runs.map_err(failed)
     };
-    let mut words = vec!["diff", "baseline", "comparison", "--type", &given.type_name, "--fail-over", &given.fail_over];
-    if let Some(per) = &given.per {
-        words.extend(["--per", per]);
+    let mut command_line =
+        vec!["diff", "baseline", "comparison", "--type", &arguments.type_name, "--fail-over", &arguments.fail_over];
+    if let Some(per) = &arguments.per {
+        command_line.extend(["--per", per]);
     }
-    if given.markdown {
-        words.push("--markdown");
+    if arguments.markdown {
+        command_line.push("--markdown");
     }
-    let matches = DiffArguments::augment_args(clap::Command::new("diff")).try_get_matches_from(words);
-    let arguments = matches.and_then(|matches| DiffArguments::from_arg_matches(&matches));
-    let arguments = arguments.map_err(|error| Failure::usage(error.to_string()))?;
-    diff::compare(&arguments, Some([of_side("baseline")?, of_side("candidate")?]))
+    let matches = DiffArguments::augment_args(clap::Command::new("diff")).try_get_matches_from(command_line);
+    let compared = matches.and_then(|matches| DiffArguments::from_arg_matches(&matches));
+    let compared = compared.map_err(|error| Failure::usage(error.to_string()))?;
+    diff::compare(&compared, Some([of_side("baseline")?, of_side("candidate")?]))
 }

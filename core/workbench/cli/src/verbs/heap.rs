@@ -57,13 +57,13 @@ struct CrashedHeap {
     record: PeakRecord<'static>,
 }
 
-pub(crate) fn run(given: &HeapArguments) -> Result<i32, Failure> {
-    if let Some(path) = &given.output {
+pub(crate) fn run(arguments: &HeapArguments) -> Result<i32, Failure> {
+    if let Some(path) = &arguments.output {
         output::refuse_on_terminal(path, "pprof", "-o heap.pb.gz")?;
     }
-    let PeakFiles { mut crashed, others } = PeakFiles::of(&given.last_crash)?;
+    let PeakFiles { mut crashed, others } = PeakFiles::of(&arguments.last_crash)?;
     crashed.sort_by_key(|crashed| crashed.record.time_unix_ns);
-    let Some(last) = crashed.pop() else { return Err(none_crashed(&given.last_crash, &others)) };
+    let Some(last) = crashed.pop() else { return Err(none_crashed(&arguments.last_crash, &others)) };
     if let Some(older) = crashed.last() {
         let count = crashed.len();
         output::note(&format!("{count} older: the latest is {} (give it to --last-crash)", older.path.display()));
@@ -73,14 +73,14 @@ pub(crate) fn run(given: &HeapArguments) -> Result<i32, Failure> {
     }
     let data = decode::pprof::decode(&last.record.profile, &DecodeLimits::default())
         .map_err(|error| Failure::new(format!("{}: {error}", last.path.display())))?;
-    if let Some(path) = &given.output {
+    if let Some(path) = &arguments.output {
         output::write(path, &pprof::encode(&data))?;
         return Ok(0);
     }
-    let text = if given.json {
-        Value::Object(json(&last, &data, given.limit)).to_string() + "\n"
+    let text = if arguments.json {
+        Value::Object(json(&last, &data, arguments.limit)).to_string() + "\n"
     } else {
-        text(&last, &data, given.limit)
+        text(&last, &data, arguments.limit)
     };
     output::print(text.as_bytes())?;
     Ok(0)

@@ -34,23 +34,24 @@ pub(crate) struct LabelsArguments {
     pub end: EndArguments,
 }
 
-pub(crate) fn run(given: &LabelsArguments) -> Result<i32, Failure> {
-    let (table, type_name) = table(given)?;
-    let text = match given.json {
-        true => Value::Object(members(&table, &type_name, given.limit)).to_string() + "\n",
-        false => table_text(&table, &type_name, given.limit),
+pub(crate) fn run(arguments: &LabelsArguments) -> Result<i32, Failure> {
+    let (table, type_name) = table(arguments)?;
+    let text = if arguments.json {
+        Value::Object(members(&table, &type_name, arguments.limit)).to_string() + "\n"
+    } else {
+        table_text(&table, &type_name, arguments.limit)
     };
     output::print(text.as_bytes())?;
     Ok(0)
 }
 
 /// The result as JSON.
-pub(crate) fn answer(given: &LabelsArguments) -> Result<Value, Failure> {
-    table(given).map(|(table, type_name)| Value::Object(members(&table, &type_name, given.limit)))
+pub(crate) fn answer(arguments: &LabelsArguments) -> Result<Value, Failure> {
+    table(arguments).map(|(table, type_name)| Value::Object(members(&table, &type_name, arguments.limit)))
 }
 
-fn table(given: &LabelsArguments) -> Result<(LabelTable, String), Failure> {
-    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Everything)?;
+fn table(arguments: &LabelsArguments) -> Result<(LabelTable, String), Failure> {
+    let (data, filter) = selected(&arguments.read, arguments.end.to.as_deref(), Detail::Everything)?;
     let type_name = one_type(&data, &filter);
     Ok((query::labels(&data, &type_name), type_name))
 }

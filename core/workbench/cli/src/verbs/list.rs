@@ -56,9 +56,9 @@ struct SourceListing {
     matched: usize,
 }
 
-pub(crate) fn run(given: &ListArguments) -> Result<i32, Failure> {
-    let listing = listing(given)?;
-    let text = if given.json {
+pub(crate) fn run(arguments: &ListArguments) -> Result<i32, Failure> {
+    let listing = listing(arguments)?;
+    let text = if arguments.json {
         members(&listing).to_string() + "\n"
     } else {
         let SourceListing { table, sources, matched } = &listing;
@@ -73,22 +73,23 @@ pub(crate) fn run(given: &ListArguments) -> Result<i32, Failure> {
 }
 
 /// The result as JSON.
-pub(crate) fn answer(given: &ListArguments) -> Result<Value, Failure> {
-    listing(given).map(|listing| members(&listing))
+pub(crate) fn answer(arguments: &ListArguments) -> Result<Value, Failure> {
+    listing(arguments).map(|listing| members(&listing))
 }
 
-fn listing(given: &ListArguments) -> Result<SourceListing, Failure> {
-    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
-    let mut table = query::function_lines(&data, &one_type(&data, &filter), |at| matches(&given.pattern, at));
+fn listing(arguments: &ListArguments) -> Result<SourceListing, Failure> {
+    let (data, filter) = selected(&arguments.read, arguments.end.to.as_deref(), Detail::Stacks)?;
+    let mut table = query::function_lines(&data, &one_type(&data, &filter), |at| matches(&arguments.pattern, at));
     if table.functions.is_empty() {
-        return Err(no_function(&given.pattern, &table.type_name));
+        return Err(no_function(&arguments.pattern, &table.type_name));
     }
     let matched = table.functions.len();
-    table.functions.truncate(given.limit);
-    let (directories, prefix) = (given.source_path.clone(), given.trim_path.clone());
-    let paths = match given.only_source_path {
-        true => SourcePaths::only_below(directories, prefix),
-        false => SourcePaths::new(directories, prefix),
+    table.functions.truncate(arguments.limit);
+    let (directories, prefix) = (arguments.source_path.clone(), arguments.trim_path.clone());
+    let paths = if arguments.only_source_path {
+        SourcePaths::only_below(directories, prefix)
+    } else {
+        SourcePaths::new(directories, prefix)
     };
     let sources = table.functions.iter().map(|function| paths.read(&function.location)).collect();
     Ok(SourceListing { table, sources, matched })

@@ -26,13 +26,13 @@ pub(crate) struct McpArguments {
     pub source_path: Vec<PathBuf>,
 }
 
-pub(crate) fn run(given: McpArguments, command: &Command, verb: RunVerb) -> Result<i32, Failure> {
-    if given.sources.iter().any(|source| source == "-") {
+pub(crate) fn run(arguments: McpArguments, command: &Command, verb: RunVerb) -> Result<i32, Failure> {
+    if arguments.sources.iter().any(|source| source == "-") {
         return Err(Failure::usage("standard input carries the protocol").hint("name files, directories or URLs"));
     }
     // A mistyped name ends the server at once, not at each call.
-    super::sources(&given.sources)?;
-    let tools = Toolbox::new(command, verb, given.sources, given.source_path);
+    super::sources(&arguments.sources)?;
+    let tools = Toolbox::new(command, verb, arguments.sources, arguments.source_path);
     mcp::serve(std::io::stdin().lock(), std::io::stdout().lock(), &tools)
         .map(|()| 0)
         .map_err(|error| Failure::new(format!("the connection to the client failed: {error}")))

@@ -24,12 +24,12 @@ pub(crate) struct MergeArguments {
     pub end: EndArguments,
 }
 
-pub(crate) fn run(given: &MergeArguments) -> Result<i32, Failure> {
-    let format = format_of_name(&given.output.output).ok_or_else(|| {
+pub(crate) fn run(arguments: &MergeArguments) -> Result<i32, Failure> {
+    let format = format_of_name(&arguments.output.output).ok_or_else(|| {
         Failure::usage("the output's format is unknown").hint(
             "name a file with -o, such as all.pb.gz (pprof) or all.otlp.pb.gz; `spanprof convert --to` names a format",
         )
     })?;
-    let (data, filter) = selected(&given.read, given.end.to.as_deref(), detail_of(format))?;
-    write(&data, &filter, format, &given.output)
+    let (data, filter) = selected(&arguments.read, arguments.end.to.as_deref(), detail_of(format))?;
+    write(&data, &filter, format, &arguments.output)
 }

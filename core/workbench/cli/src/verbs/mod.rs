@@ -99,9 +99,10 @@ fn pattern(text: &str) -> Result<Regex, String> {
 
 /// Stdin can be read once.
 fn refuse_repeated_stdin(names: &[impl AsRef<str>]) -> Result<(), Failure> {
-    match names.iter().filter(|name| name.as_ref() == "-").count() > 1 {
-        true => Err(Failure::usage("stdin is named twice").hint("give `-` once")),
-        false => Ok(()),
+    if names.iter().filter(|name| name.as_ref() == "-").count() > 1 {
+        Err(Failure::usage("stdin is named twice").hint("give `-` once"))
+    } else {
+        Ok(())
     }
 }
 

@@ -39,10 +39,10 @@ pub(crate) struct PeekArguments {
     pub end: EndArguments,
 }
 
-pub(crate) fn run(given: &PeekArguments) -> Result<i32, Failure> {
-    let (tree, found) = found(given)?;
-    let shown = given.limit.min(found.len());
-    let text = if given.json {
+pub(crate) fn run(arguments: &PeekArguments) -> Result<i32, Failure> {
+    let (tree, found) = found(arguments)?;
+    let shown = arguments.limit.min(found.len());
+    let text = if arguments.json {
         members(&tree, &found, shown).to_string() + "\n"
     } else {
         let left_out = found.len() - shown;
@@ -55,17 +55,17 @@ pub(crate) fn run(given: &PeekArguments) -> Result<i32, Failure> {
 }
 
 /// The result as JSON.
-pub(crate) fn answer(given: &PeekArguments) -> Result<Value, Failure> {
-    found(given).map(|(tree, found)| members(&tree, &found, given.limit.min(found.len())))
+pub(crate) fn answer(arguments: &PeekArguments) -> Result<Value, Failure> {
+    found(arguments).map(|(tree, found)| members(&tree, &found, arguments.limit.min(found.len())))
 }
 
-fn found(given: &PeekArguments) -> Result<(StackTree, Vec<Neighbors>), Failure> {
-    let (mut data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
-    given.builtins.apply(&mut data);
+fn found(arguments: &PeekArguments) -> Result<(StackTree, Vec<Neighbors>), Failure> {
+    let (mut data, filter) = selected(&arguments.read, arguments.end.to.as_deref(), Detail::Stacks)?;
+    arguments.builtins.apply(&mut data);
     let tree = transform::tree(&data, &one_type(&data, &filter));
-    let found = query::neighbors(&tree, |at| matches(&given.pattern, at));
+    let found = query::neighbors(&tree, |at| matches(&arguments.pattern, at));
     if found.is_empty() {
-        return Err(no_function(&given.pattern, &tree.type_name));
+        return Err(no_function(&arguments.pattern, &tree.type_name));
     }
     Ok((tree, found))
 }

@@ -39,9 +39,9 @@ pub(crate) struct ScrapeArguments {
     pub quiet: bool,
 }
 
-pub(crate) fn run(given: &ScrapeArguments) -> Result<i32, Failure> {
-    let config = ScrapeConfig::read(&given.config)?;
-    let quiet = given.quiet;
+pub(crate) fn run(arguments: &ScrapeArguments) -> Result<i32, Failure> {
+    let config = ScrapeConfig::read(&arguments.config)?;
+    let quiet = arguments.quiet;
     let report = move |line: &str| {
         if !quiet {
             output::note(line);
@@ -50,15 +50,15 @@ pub(crate) fn run(given: &ScrapeArguments) -> Result<i32, Failure> {
     let profiles: usize = config.targets.iter().map(|target| target.endpoints.len()).sum();
     let contents =
         format!("{} targets, {profiles} profiles, {} destinations", config.targets.len(), config.destinations.len());
-    let Some(scraper) = Scraper::start(config, Arc::new(report), given.check)? else {
-        output::print(format!("{}: {contents}\n", given.config.display()).as_bytes())?;
+    let Some(scraper) = Scraper::start(config, Arc::new(report), arguments.check)? else {
+        output::print(format!("{}: {contents}\n", arguments.config.display()).as_bytes())?;
         return Ok(0);
     };
     report(&format!("pulling: {contents}"));
-    let outcome = scraper.run(given.once, stop_signal())?;
+    let outcome = scraper.run(arguments.once, stop_signal())?;
     report(&outcome.summary);
-    if given.json {
+    if arguments.json {
         output::print(format!("{}\n", outcome.status).as_bytes())?;
     }
-    Ok(if given.once && !outcome.is_complete { EXIT_FAILED } else { 0 })
+    Ok(if arguments.once && !outcome.is_complete { EXIT_FAILED } else { 0 })
 }

@@ -85,9 +85,10 @@ pub(crate) struct ServeArguments {
 }
 
 fn directory(text: &str) -> Result<PathBuf, &'static str> {
-    match text.contains("://") {
-        true => Err("expected a local directory; `spanprof upload` copies it to object storage"),
-        false => Ok(PathBuf::from(text)),
+    if text.contains("://") {
+        Err("expected a local directory; `spanprof upload` copies it to object storage")
+    } else {
+        Ok(PathBuf::from(text))
     }
 }
 
@@ -115,25 +116,29 @@ fn address(text: &str) -> Result<IpAddr, &'static str> {
     }
 }
 
-pub(crate) fn run(given: ServeArguments) -> Result<i32, Failure> {
+pub(crate) fn run(arguments: ServeArguments) -> Result<i32, Failure> {
     // Queries run on changing threads.
     #[cfg(target_os = "linux")]
     spanprof_os::use_one_arena();
-    let ServeArguments { listen, quiet, .. } = given;
+    let ServeArguments { listen, quiet, .. } = arguments;
     let limits = DecodeLimits::default();
-    refuse_repeated_names(&given.trace_url)?;
+    refuse_repeated_names(&arguments.trace_url)?;
     let settings = Settings {
-        grpc: SocketAddr::new(listen, given.grpc),
-        http: SocketAddr::new(listen, given.http),
-        directory: given.dir.map_or_else(default_directory, Ok)?,
-        retention: Retention { max_bytes: given.max_bytes.0, max_age: given.max_age, keep_windows: given.keep_windows },
-        max_request_bytes: given.max_request_bytes.0.min(limits.decompressed_bytes as u64) as usize,
+        grpc: SocketAddr::new(listen, arguments.grpc),
+        http: SocketAddr::new(listen, arguments.http),
+        directory: arguments.dir.map_or_else(default_directory, Ok)?,
+        retention: Retention {
+            max_bytes: arguments.max_bytes.0,
+            max_age: arguments.max_age,
+            keep_windows: arguments.keep_windows,
+        },
+        max_request_bytes: arguments.max_request_bytes.0.min(limits.decompressed_bytes as u64) as usize,
         limits,
-        allowed_hosts: given.allow_host,
-        trace_urls: given.trace_url,
-        source_paths: SourcePaths::only_below(source_directories(&given.source_path)?, given.trim_path),
-        source_url: given.source_url,
-        redaction: given.redaction.as_deref().map(redaction_rules::read).transpose()?,
+        allowed_hosts: arguments.allow_host,
+        trace_urls: arguments.trace_url,
+        source_paths: SourcePaths::only_below(source_directories(&arguments.source_path)?, arguments.trim_path),
+        source_url: arguments.source_url,
+        redaction: arguments.redaction.as_deref().map(redaction_rules::read).transpose()?,
         report: Arc::new(move |line| {
             if !quiet {
                 output::note(line);
@@ -146,11 +151,11 @@ pub(crate) fn run(given: ServeArguments) -> Result<i32, Failure> {
         ));
     }
     let server = Server::bind(settings)?;
-    let line = first_line(&server, given.json);
+    let line = first_line(&server, arguments.json);
     let url = url(server.addresses());
     let ready = move || {
         output::print_and_flush(&line);
-        if !given.json && !quiet {
+        if !arguments.json && !quiet {
             output::note(&format!("open {url} in a browser; Ctrl-C stops"));
         }
     };

@@ -30,21 +30,21 @@ pub(crate) struct ServicesArguments {
     pub end: EndArguments,
 }
 
-pub(crate) fn run(given: &ServicesArguments) -> Result<i32, Failure> {
-    let types = types(given)?;
-    let text = if given.json { members(&types).to_string() + "\n" } else { table_text(&types) };
+pub(crate) fn run(arguments: &ServicesArguments) -> Result<i32, Failure> {
+    let types = types(arguments)?;
+    let text = if arguments.json { members(&types).to_string() + "\n" } else { table_text(&types) };
     output::print(text.as_bytes())?;
     Ok(0)
 }
 
 /// The result as JSON.
-pub(crate) fn answer(given: &ServicesArguments) -> Result<Value, Failure> {
-    types(given).map(|types| members(&types))
+pub(crate) fn answer(arguments: &ServicesArguments) -> Result<Value, Failure> {
+    types(arguments).map(|types| members(&types))
 }
 
 /// The types with their numbers of stacks.
-fn types(given: &ServicesArguments) -> Result<Vec<(TypeSummary, usize)>, Failure> {
-    let (data, _) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
+fn types(arguments: &ServicesArguments) -> Result<Vec<(TypeSummary, usize)>, Failure> {
+    let (data, _) = selected(&arguments.read, arguments.end.to.as_deref(), Detail::Stacks)?;
     let with_stacks = |summary: TypeSummary| {
         let profiles = data.profiles().filter(|(resource, profile)| {
             resource.service_name() == summary.service && profile.type_name() == summary.type_name

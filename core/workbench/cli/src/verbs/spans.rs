@@ -76,23 +76,23 @@ pub(crate) enum SpanRows {
     Endpoint,
 }
 
-pub(crate) fn run(given: &SpansArguments) -> Result<i32, Failure> {
-    report(given)?.print()?;
+pub(crate) fn run(arguments: &SpansArguments) -> Result<i32, Failure> {
+    report(arguments)?.print()?;
     Ok(0)
 }
 
 /// The result as JSON, for `--json`.
-pub(crate) fn answer(given: &SpansArguments) -> Result<serde_json::Value, Failure> {
-    Ok(report(given)?.into_json())
+pub(crate) fn answer(arguments: &SpansArguments) -> Result<serde_json::Value, Failure> {
+    Ok(report(arguments)?.into_json())
 }
 
-fn report(given: &SpansArguments) -> Result<Printed, Failure> {
-    let filter = given.read.filter.filter(given.end.to.as_deref(), unix_ns())?;
-    let sources = sources(&given.read.sources)?;
-    if given.against_endpoint {
-        against_endpoint(given, &sources, filter)
+fn report(arguments: &SpansArguments) -> Result<Printed, Failure> {
+    let filter = arguments.read.filter.filter(arguments.end.to.as_deref(), unix_ns())?;
+    let sources = sources(&arguments.read.sources)?;
+    if arguments.against_endpoint {
+        against_endpoint(arguments, &sources, filter)
     } else {
-        table(given, &sources, &filter)
+        table(arguments, &sources, &filter)
     }
 }
 
@@ -100,34 +100,34 @@ fn add_all(totals: &mut SpanTotals, sources: &[Source], filter: &Filter) -> Resu
     sources.iter().try_for_each(|source| source.for_each_window(filter, &mut |window| totals.add(&window)))
 }
 
-fn table(given: &SpansArguments, sources: &[Source], filter: &Filter) -> Result<Printed, Failure> {
-    let mut totals = SpanTotals::new(given.endpoint_label.clone());
+fn table(arguments: &SpansArguments, sources: &[Source], filter: &Filter) -> Result<Printed, Failure> {
+    let mut totals = SpanTotals::new(arguments.endpoint_label.clone());
     add_all(&mut totals, sources, filter)?;
     let wait = WaitSource::of(&totals.type_names());
-    let grouping = match given.by {
+    let grouping = match arguments.by {
         SpanRows::Span => SpanGrouping::Span,
         SpanRows::Trace => SpanGrouping::Trace,
         SpanRows::Endpoint => SpanGrouping::Endpoint,
     };
     let names = totals.type_names();
     let counts_requests = names.iter().any(|name| name == REQUESTS.default_type());
-    let table = totals.table(grouping, |row| match given.sort {
+    let table = totals.table(grouping, |row| match arguments.sort {
         SpanOrder::Duration if !counts_requests => row.weight("cpu") + wait.map_or(0, |wait| wait.weight(row)),
         sort => sort.weight(row, wait),
     });
     if table.totals.is_empty() {
-        return Err(nothing_passes(&given.read.sources.join(", "), sources, filter));
+        return Err(nothing_passes(&arguments.read.sources.join(", "), sources, filter));
     }
     if table.rows.iter().all(|row| row.spans == 0 && row.endpoint.is_empty()) {
-        return Err(Failure::new(format!("no sample in {} belongs to a span", given.read.sources.join(", ")))
+        return Err(Failure::new(format!("no sample in {} belongs to a span", arguments.read.sources.join(", ")))
             .hint("an OpenTelemetry SDK or a middleware in the program links them"));
     }
-    if given.sort == SpanOrder::Duration && !counts_requests {
+    if arguments.sort == SpanOrder::Duration && !counts_requests {
         output::note(
             "durations are unknown: a middleware or span processor of spanprof reports them; sorted by CPU time and waits",
         );
     }
-    if given.sort == SpanOrder::Wait && wait.is_none() && !table.awaits {
+    if arguments.sort == SpanOrder::Wait && wait.is_none() && !table.awaits {
         output::note(UNKNOWN_WAITS);
     }
     if table.left_out > 0 {
@@ -136,11 +136,12 @@ fn table(given: &SpansArguments, sources: &[Source], filter: &Filter) -> Result<
             table.left_out
         ));
     }
-    let report = spans_report::SpansReport { table: &table, grouping, sort: given.sort, wait, limit: given.limit };
-    Ok(if given.json { Printed::Json(report.json()) } else { Printed::Text(report.text()) })
+    let report =
+        spans_report::SpansReport { table: &table, grouping, sort: arguments.sort, wait, limit: arguments.limit };
+    Ok(if arguments.json { Printed::Json(report.json()) } else { Printed::Text(report.text()) })
 }
 
-fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) -> Result<Printed, Failure> {
+fn against_endpoint(arguments: &SpansArguments, sources: &[Source], filter: Filter) -> Result<Printed, Failure> {
     let (subject, subject_text) = match (filter.span_id, filter.trace_id) {
         (Some(span_id), trace_id) => {
             let link = spanprof_profile::Link { trace_id: trace_id.unwrap_or_default(), span_id };
@@ -153,11 +154,11 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
         }
     };
     let everything = Filter { span_id: None, trace_id: None, type_name: None, ..filter.clone() };
-    let names = given.read.sources.join(", ");
-    let mut categories = SpanTotals::with_categories(given.endpoint_label.clone());
+    let names = arguments.read.sources.join(", ");
+    let mut categories = SpanTotals::with_categories(arguments.endpoint_label.clone());
     let types = filter.type_name.as_deref().map_or(COMPARED_TYPES.to_vec(), |name| vec![name]);
     let functions_of =
-        |name: &&str| SpanTotals::with_functions(given.endpoint_label.clone(), name, Rows::Function.into());
+        |name: &&str| SpanTotals::with_functions(arguments.endpoint_label.clone(), name, Rows::Function.into());
     let mut functions: Vec<SpanTotals> = types.iter().map(functions_of).collect();
     for source in sources {
         source.for_each_window(&everything, &mut |mut window| {
@@ -170,7 +171,7 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
         return Err(nothing_passes(&names, sources, &filter));
     }
     let Some(time) = span_time(&categories, subject) else {
-        return Err(not_found(given, &subject_text, filter.type_name.as_deref()));
+        return Err(not_found(arguments, &subject_text, filter.type_name.as_deref()));
     };
     let compared_type = match filter.type_name.as_deref().or_else(|| time.main_type()) {
         Some(compared_type) => compared_type,
@@ -183,8 +184,8 @@ fn against_endpoint(given: &SpansArguments, sources: &[Source], filter: Filter) 
     if functions.type_names().is_empty() {
         return Err(missing(&names, compared_type, &read_all(sources, &everything, Detail::Stacks)?));
     }
-    let report = comparison(given, functions, &subject_text, &time)?;
-    let report = report.ok_or_else(|| not_found(given, &subject_text, Some(compared_type)))?;
+    let report = comparison(arguments, functions, &subject_text, &time)?;
+    let report = report.ok_or_else(|| not_found(arguments, &subject_text, Some(compared_type)))?;
     if filter.type_name.is_none() && compared_type != "cpu" {
         output::note(&format!("compared by {compared_type}, which has most of its time (--type selects another)"));
     }
@@ -203,8 +204,8 @@ fn without_samples(time: &SpanTime, subject: &str) -> Failure {
     })
 }
 
-fn not_found(given: &SpansArguments, subject: &str, type_name: Option<&str>) -> Failure {
-    let names = given.read.sources.join(", ");
+fn not_found(arguments: &SpansArguments, subject: &str, type_name: Option<&str>) -> Failure {
+    let names = arguments.read.sources.join(", ");
     let of_type = type_name.map_or(String::new(), |name| format!(" and type {name}"));
     Failure::new(format!("{names} has no samples of the {subject}{of_type}"))
         .hint("`spanprof spans` lists the spans that have samples; --type selects another type, such as wall for a span that waits")
@@ -212,12 +213,12 @@ fn not_found(given: &SpansArguments, subject: &str, type_name: Option<&str>) -> 
 
 /// The comparison by the functions of one profile type; `None` if the span or trace has no samples of it.
 fn comparison(
-    given: &SpansArguments,
+    arguments: &SpansArguments,
     totals: &SpanTotals,
     subject: &str,
     time: &SpanTime,
 ) -> Result<Option<Printed>, Failure> {
-    let baseline = match span_baseline(totals, time, given.compare.map(Into::into)) {
+    let baseline = match span_baseline(totals, time, arguments.compare.map(Into::into)) {
         Ok(baseline) => baseline,
         Err(NoSpanBaseline::NotFound) => return Ok(None),
         Err(NoSpanBaseline::NoEndpoint) => {
@@ -226,12 +227,12 @@ fn comparison(
         ))
         }
     };
-    Ok(Some(if given.json {
-        let mut report = spans_report::baseline_json(&baseline, given.all, given.limit);
+    Ok(Some(if arguments.json {
+        let mut report = spans_report::baseline_json(&baseline, arguments.all, arguments.limit);
         report["time"] = span_time_report::json(time);
         Printed::Json(report)
     } else {
         let time = span_time_report::text(time);
-        Printed::Text(spans_report::baseline_text(&baseline, subject, &time, given.all, given.limit))
+        Printed::Text(spans_report::baseline_text(&baseline, subject, &time, arguments.all, arguments.limit))
     }))
 }

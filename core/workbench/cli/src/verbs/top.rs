@@ -50,50 +50,52 @@ pub(crate) enum TopColumn {
     Cum,
 }
 
-pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
-    let table = table(given)?;
-    let limit = given.table.limit;
-    let text = match given.table.json {
-        true => Value::Object(members(&table, limit)).to_string() + "\n",
-        false => table_text(&table, given.table.by == Rows::Type, limit, TerminalLayout::of_stdout()),
+pub(crate) fn run(arguments: &TopArguments) -> Result<i32, Failure> {
+    let table = table(arguments)?;
+    let limit = arguments.table.limit;
+    let text = if arguments.table.json {
+        Value::Object(members(&table, limit)).to_string() + "\n"
+    } else {
+        table_text(&table, arguments.table.by == Rows::Type, limit, TerminalLayout::of_stdout())
     };
     output::print(text.as_bytes())?;
-    if !given.table.json && given.table.by != Rows::Type {
-        output::hint(|| next_command::after_top(&table, &selection_words(given)?));
+    if !arguments.table.json && arguments.table.by != Rows::Type {
+        output::hint(|| next_command::after_top(&table, &selection_words(arguments)?));
     }
     Ok(0)
 }
 
 /// The sources and the filter as words of a shell. `None` if the sources cannot be read again.
-fn selection_words(given: &TopArguments) -> Option<String> {
-    let sources = &given.read.sources;
+fn selection_words(arguments: &TopArguments) -> Option<String> {
+    let sources = &arguments.read.sources;
     if sources.iter().any(|source| source == "-") {
         return None;
     }
-    let mut words: Vec<String> = match sources.len() <= SOURCES_IN_HINT {
-        true => sources.iter().map(|source| next_command::quoted(source)).collect(),
-        false => vec!["SOURCE…".to_owned()],
+    let mut words: Vec<String> = if sources.len() <= SOURCES_IN_HINT {
+        sources.iter().map(|source| next_command::quoted(source)).collect()
+    } else {
+        vec!["SOURCE…".to_owned()]
     };
-    let to = given.end.to.as_deref().map(|to| ("--to", to));
-    for (flag, value) in given.read.filter.flags().into_iter().chain(to) {
+    let to = arguments.end.to.as_deref().map(|to| ("--to", to));
+    for (flag, value) in arguments.read.filter.flags().into_iter().chain(to) {
         words.push(format!("{flag} {}", next_command::quoted(value)));
     }
     Some(words.join(" "))
 }
 
 /// The result as JSON.
-pub(crate) fn answer(given: &TopArguments) -> Result<Value, Failure> {
-    Ok(Value::Object(members(&table(given)?, given.table.limit)))
+pub(crate) fn answer(arguments: &TopArguments) -> Result<Value, Failure> {
+    Ok(Value::Object(members(&table(arguments)?, arguments.table.limit)))
 }
 
-fn table(given: &TopArguments) -> Result<TopTable, Failure> {
-    let mut read = given.read.clone();
-    read.filter.type_name = read.filter.type_name.or(given.table.by.default_type());
-    let (mut data, filter) = selected(&read, given.end.to.as_deref(), Detail::Stacks)?;
-    given.builtins.apply(&mut data);
-    given.table.by.reduce(&mut data);
-    let mut table = query::top(&data, &one_type(&data, &filter), given.table.by.into());
-    let by: fn(&TopRow) -> [i64; 3] = match given.sort {
+fn table(arguments: &TopArguments) -> Result<TopTable, Failure> {
+    let mut read = arguments.read.clone();
+    read.filter.type_name = read.filter.type_name.or(arguments.table.by.default_type());
+    let (mut data, filter) = selected(&read, arguments.end.to.as_deref(), Detail::Stacks)?;
+    arguments.builtins.apply(&mut data);
+    arguments.table.by.reduce(&mut data);
+    let mut table = query::top(&data, &one_type(&data, &filter), arguments.table.by.into());
+    let by: fn(&TopRow) -> [i64; 3] = match arguments.sort {
         // The order of the query.
         TopColumn::Flat => return Ok(table),
         TopColumn::Own => |row| [row.own, row.weight.flat, row.weight.cum],

@@ -42,28 +42,28 @@ pub(crate) struct TreeArguments {
     pub end: EndArguments,
 }
 
-pub(crate) fn run(given: &TreeArguments) -> Result<i32, Failure> {
-    let (tree, rows) = calls(given)?;
-    let text = if given.json { members(&tree, &rows).to_string() + "\n" } else { tree_text(&tree, &rows) };
+pub(crate) fn run(arguments: &TreeArguments) -> Result<i32, Failure> {
+    let (tree, rows) = calls(arguments)?;
+    let text = if arguments.json { members(&tree, &rows).to_string() + "\n" } else { tree_text(&tree, &rows) };
     output::print(text.as_bytes())?;
     Ok(0)
 }
 
 /// The result as JSON.
-pub(crate) fn answer(given: &TreeArguments) -> Result<Value, Failure> {
-    calls(given).map(|(tree, rows)| members(&tree, &rows))
+pub(crate) fn answer(arguments: &TreeArguments) -> Result<Value, Failure> {
+    calls(arguments).map(|(tree, rows)| members(&tree, &rows))
 }
 
-fn calls(given: &TreeArguments) -> Result<(StackTree, Vec<CallRow>), Failure> {
-    let (mut data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
-    given.builtins.apply(&mut data);
+fn calls(arguments: &TreeArguments) -> Result<(StackTree, Vec<CallRow>), Failure> {
+    let (mut data, filter) = selected(&arguments.read, arguments.end.to.as_deref(), Detail::Stacks)?;
+    arguments.builtins.apply(&mut data);
     let mut tree = transform::tree(&data, &one_type(&data, &filter));
-    if given.fold {
+    if arguments.fold {
         tree = tree.folded(|_| false);
     }
-    let depth = if given.depth == 0 { u32::MAX } else { given.depth };
+    let depth = if arguments.depth == 0 { u32::MAX } else { arguments.depth };
     let total = tree.nodes.first().map_or(0, |root| root.total_weight);
-    let rows = query::call_tree(&tree, min_weight(total, given.min_share), depth);
+    let rows = query::call_tree(&tree, min_weight(total, arguments.min_share), depth);
     Ok((tree, rows))
 }
 

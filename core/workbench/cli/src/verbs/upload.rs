@@ -47,12 +47,13 @@ struct UploadCounts {
     failed: u64,
 }
 
-pub(crate) fn run(given: &UploadArguments) -> Result<i32, Failure> {
-    let prefix = ObjectUrl::parse(&given.url).unwrap_or_else(|| {
-        Err(Failure::usage(format!("`{}` is not the URL of object storage", given.url))
+pub(crate) fn run(arguments: &UploadArguments) -> Result<i32, Failure> {
+    let prefix = ObjectUrl::parse(&arguments.url).unwrap_or_else(|| {
+        Err(Failure::usage(format!("`{}` is not the URL of object storage", arguments.url))
             .hint("expected s3://BUCKET/PREFIX/, gs://BUCKET/PREFIX/ or az://CONTAINER/PREFIX/"))
     })?;
-    let directory = path_of_file_url(&given.directory).unwrap_or_else(|| Ok(PathBuf::from(&given.directory)))?;
+    let directory =
+        path_of_file_url(&arguments.directory).unwrap_or_else(|| Ok(PathBuf::from(&arguments.directory)))?;
     let files = files(&directory)?;
     let storage = ObjectStorage::open(&prefix)?;
     let mut counts = UploadCounts::default();
@@ -62,7 +63,7 @@ pub(crate) fn run(given: &UploadArguments) -> Result<i32, Failure> {
         upload(&storage, batch, &known, &mut counts);
     }
     let UploadCounts { uploaded, uploaded_bytes, present, failed } = counts;
-    let text = match given.json {
+    let text = match arguments.json {
         true => json!({"uploaded": uploaded, "uploaded_bytes": uploaded_bytes, "present": present, "failed": failed})
             .to_string(),
         false => {

@@ -45,14 +45,14 @@ pub(crate) struct ViewArguments {
     pub no_open: bool,
 }
 
-pub(crate) fn run(given: &ViewArguments) -> Result<i32, Failure> {
-    refuse_repeated_stdin(&given.sources)?;
+pub(crate) fn run(arguments: &ViewArguments) -> Result<i32, Failure> {
+    refuse_repeated_stdin(&arguments.sources)?;
     let mut copies = ProfileCopies::new()?;
-    for name in given.sources.iter().filter(|name| given.sources.len() == 1 || !is_sidecar(Path::new(name))) {
+    for name in arguments.sources.iter().filter(|name| arguments.sources.len() == 1 || !is_sidecar(Path::new(name))) {
         copies.add(name)?;
     }
     let Some((from_ms, to_ms)) = copies.range_ms else {
-        return Err(Failure::new(format!("no samples in {}", given.sources.join(", "))));
+        return Err(Failure::new(format!("no samples in {}", arguments.sources.join(", "))));
     };
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let limits = DecodeLimits::default();
@@ -73,7 +73,7 @@ pub(crate) fn run(given: &ViewArguments) -> Result<i32, Failure> {
     let page = format!("{}?from={from_ms}&to={to_ms}", url(server.addresses()));
     let ready = || {
         output::print_and_flush(&format!("{page}\n"));
-        if given.no_open || !open_browser(&page) {
+        if arguments.no_open || !open_browser(&page) {
             output::note("open the address in a browser; Ctrl-C stops");
         } else {
             output::note("opened in the browser; Ctrl-C stops");

@@ -296,9 +296,10 @@ fn check_window(profile: &wire::Profile, settings: &CheckSettings, at: &str, fin
         if let Some(outside) = sample.timestamps_unix_nano.iter().find(|time| start != 0 && !range.contains(time)) {
             let (path, is_near) = (format!("{at}.samples[{nth}].timestamps_unix_nano"), near.contains(outside));
             let sentence = || format!("The timestamp {outside} is outside the window, {start} to {end}.");
-            match is_near {
-                true => findings.warn(path, "timestamp-near", sentence),
-                false => findings.error(path, "timestamp", sentence),
+            if is_near {
+                findings.warn(path, "timestamp-near", sentence)
+            } else {
+                findings.error(path, "timestamp", sentence)
             }
         }
     }

@@ -156,10 +156,7 @@ fn compared(sides: [&WindowSums; 2], type_name: &str, normalize: bool, paths_of:
     let none = TypeSums::new(Summed::default());
     let sums = sides.map(|side| side.of_type(type_name).unwrap_or(&none));
     let totals = sums.map(|sums| sums.weight);
-    let scale = match normalize && totals[1] != 0 {
-        true => totals[0] as f64 / totals[1] as f64,
-        false => 1.0,
-    };
+    let scale = if normalize && totals[1] != 0 { totals[0] as f64 / totals[1] as f64 } else { 1.0 };
     let mut functions: Vec<FunctionKey> = Vec::new();
     let mut known: HashMap<FunctionKey, u32> = HashMap::new();
     let mut children: HashMap<(u32, u32), u32> = HashMap::new();

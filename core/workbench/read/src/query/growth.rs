@@ -115,9 +115,10 @@ impl<'s> TestedSide<'s> {
 
     /// The sums of a row over the replicates.
     pub fn row(&self, row: &SummedRow) -> RowSums {
-        match self.by_process {
-            true => row.by_process(&self.sums.group_totals),
-            false => row.sums,
+        if self.by_process {
+            row.by_process(&self.sums.group_totals)
+        } else {
+            row.sums
         }
     }
 

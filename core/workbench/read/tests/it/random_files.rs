@@ -211,9 +211,10 @@ impl Builder {
             }
             if let (Some(counts), Some(exact)) = (counts, exact) {
                 if counts != exact {
-                    value[exact] = match follows {
-                        true => value[counts].saturating_mul(self.file.period),
-                        false => 1 + self.random.below(1 << 30) as i64,
+                    value[exact] = if follows {
+                        value[counts].saturating_mul(self.file.period)
+                    } else {
+                        1 + self.random.below(1 << 30) as i64
                     };
                 }
             }

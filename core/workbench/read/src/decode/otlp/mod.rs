@@ -144,9 +144,10 @@ fn json(line: &[u8], limits: &DecodeLimits) -> Result<OtlpRequest<'static>, Deco
 }
 
 fn check_json_size(line: &[u8], limits: &DecodeLimits) -> Result<(), DecodeError> {
-    match json_bound::memory_bytes(line) > limits.memory_bytes {
-        true => Err(json_error(format!("JSON of at most {} bytes in memory", limits.memory_bytes), "more".to_owned())),
-        false => Ok(()),
+    if json_bound::memory_bytes(line) > limits.memory_bytes {
+        Err(json_error(format!("JSON of at most {} bytes in memory", limits.memory_bytes), "more".to_owned()))
+    } else {
+        Ok(())
     }
 }
 
