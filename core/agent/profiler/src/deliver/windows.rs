@@ -183,11 +183,14 @@ impl WindowDelivery {
     fn send_to(&self, group: &DestinationGroup, data: ProfilesData, time: WindowTime, max_profile_size: usize) {
         let data = group.reduction.apply(data);
         let time_unix_ms = time.start_unix_ms();
-        for index in &group.files {
+        if !group.files.is_empty() {
             let WindowTime { start_unix_ns, end_unix_ns } = time;
             let sidecar = Some(sidecar::json(&data.resources, &self.deployment, start_unix_ns, end_unix_ns));
             for file in files(&data, time_unix_ms) {
-                self.exporter.enqueue(*index, ExportPayload { sidecar: sidecar.clone(), ..file });
+                let file = ExportPayload { sidecar: sidecar.clone(), ..file };
+                for index in &group.files {
+                    self.exporter.enqueue(*index, file.clone());
+                }
             }
         }
         if !group.pyroscope.is_empty() {
