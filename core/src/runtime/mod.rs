@@ -70,8 +70,8 @@ impl Runtime for NativeRuntime {
 
     fn resolve(&self, raw: RawFrame, position: u64, out: &mut Vec<Frame>) {
         if !with_symbols(|symbols| symbols.frames(raw.code, position, out)) {
-            let object = spanprof_os::native_symbol(raw.code, position);
-            let file = object.map(|symbol| symbol.file.to_string_lossy().into_owned()).unwrap_or_default();
+            let object = spanprof_os::native_object(raw.code, position);
+            let file = object.map(|object| object.file.to_string_lossy().into_owned()).unwrap_or_default();
             let name = file.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("native").to_owned();
             let function = format!("[{name}]").into();
             out.push(Frame { function, file: file.into(), frame_type: FrameType::Native, ..Frame::default() });

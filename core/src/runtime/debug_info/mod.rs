@@ -66,9 +66,9 @@ struct Names {
 impl DebugSymbols {
     /// Appends the functions whose code was at `address` at ring position `position`; innermost first. False without a name.
     pub fn frames(&mut self, address: u64, position: u64, out: &mut Vec<Frame>) -> bool {
-        let Some(found) = spanprof_os::native_symbol(address, position) else { return false };
-        let object = found.object(address);
-        let debug_frames = if ends_soon() { None } else { self.debug_frames(&found, &object, address) };
+        let Some(native) = spanprof_os::native_object(address, position) else { return false };
+        let object = native.object(address);
+        let debug_frames = if ends_soon() { None } else { self.debug_frames(&native, &object, address) };
         let mut frames = debug_frames.unwrap_or_default();
         if frames.is_empty() {
             frames.push((None, "".into(), SourcePosition::default()));
@@ -78,7 +78,8 @@ impl DebugSymbols {
         let outermost = frames.len() - 1;
         for (nth, (name, file, position)) in frames.into_iter().enumerate() {
             let mut of_symbol = || {
-                let symbol = self.file_symbols.name(&object, address).or(found.symbol.as_deref().map(Arc::from))?;
+                let of_file = self.file_symbols.function(&object, address).map(|function| function.symbol);
+                let symbol = of_file.or_else(|| native.exported_symbol(address).map(Arc::from))?;
                 Some(demangle(&symbol).map_or(symbol, Arc::from))
             };
             let name = match name {
@@ -91,7 +92,7 @@ impl DebugSymbols {
             out.push(Frame { function, file, start_line: 0, line, column, frame_type: FrameType::Rust });
         }
         let is_named = out.len() > before;
-        self.is_program_stripped |= !is_named && found.is_of_program && self.file_symbols.is_without_table(&object);
+        self.is_program_stripped |= !is_named && native.is_of_program && self.file_symbols.is_without_table(&object);
         is_named
     }
 
@@ -104,7 +105,7 @@ impl DebugSymbols {
 
     fn debug_frames(
         &mut self,
-        found: &spanprof_os::NativeSymbol,
+        native: &spanprof_os::NativeObject,
         object: &spanprof_os::LoadedObject,
         address: u64,
     ) -> Option<Vec<NamedPosition>> {
@@ -113,7 +114,7 @@ impl DebugSymbols {
             return None;
         }
         let known = self.objects.entry(key).or_insert_with(|| {
-            let path = if found.is_of_program {
+            let path = if native.is_of_program {
                 std::fs::read_link(&object.path).ok()?
             } else {
                 // A library may have been replaced by a later version.

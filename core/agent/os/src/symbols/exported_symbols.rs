@@ -42,11 +42,12 @@ impl SymbolRange {
         ranges.shrink_to_fit();
     }
 
-    /// The last range to begin before `at` that contains it, as the linker selects it.
-    pub fn containing(ranges: &[Self], at: u32) -> Option<Self> {
-        let after = ranges.partition_point(|range| range.start <= at);
+    /// The last range to begin before `offset` that contains it, as the linker selects it. The nearest function is not enough:
+    /// code without a symbol, such as a PLT, lies between functions.
+    pub fn containing(ranges: &[Self], offset: u32) -> Option<Self> {
+        let after = ranges.partition_point(|range| range.start <= offset);
         let before = ranges.get(after.saturating_sub(MAX_NESTED_RANGES)..after)?;
-        before.iter().rev().find(|range| at - range.start < range.len).copied()
+        before.iter().rev().find(|range| offset - range.start < range.len).copied()
     }
 }
 
@@ -99,8 +100,8 @@ impl LoadedElf {
 
 impl LoadedElf {
     fn symbols(self) -> Option<ExportedSymbols> {
-        let entries = (0..MAX_DYNAMIC).map_while(|at| {
-            let address = self.dynamic?.wrapping_add(at * 16);
+        let entries = (0..MAX_DYNAMIC).map_while(|index| {
+            let address = self.dynamic?.wrapping_add(index * 16);
             Some((guarded::read_u64(address)?, guarded::read_u64(address.wrapping_add(8))? as usize))
         });
         let entries: Vec<(u64, usize)> = entries.take_while(|(tag, _)| *tag != 0).collect();
@@ -130,8 +131,8 @@ impl ExportedSymbols {
 
     /// The name of the function that contains `pc`.
     pub fn name(&self, pc: usize) -> Option<String> {
-        let at = u32::try_from(pc.checked_sub(self.bias)?).ok()?;
-        let name = SymbolRange::containing(&self.ranges, at)?.name as usize;
+        let offset = u32::try_from(pc.checked_sub(self.bias)?).ok()?;
+        let name = SymbolRange::containing(&self.ranges, offset)?.name as usize;
         let max_bytes = self.names_bytes.checked_sub(name)?.min(MAX_NAME_BYTES);
         text(self.names.wrapping_add(name), max_bytes)
     }
@@ -150,7 +151,7 @@ fn ranges(table: usize, count: usize) -> Option<Vec<SymbolRange>> {
 }
 
 fn range(symbol: &[u8]) -> Option<SymbolRange> {
-    let word = |at: usize| symbol.get(at..at + 8)?.try_into().map(u64::from_le_bytes).ok();
+    let word = |field: usize| symbol.get(field..field + 8)?.try_into().map(u64::from_le_bytes).ok();
     let (kind, section) = (symbol.get(4)? & 15, u16::from_le_bytes([*symbol.get(6)?, *symbol.get(7)?]));
     let name = u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?);
     SymbolRange::of(kind, section, word(8)?, word(16)?, name)
@@ -158,7 +159,7 @@ fn range(symbol: &[u8]) -> Option<SymbolRange> {
 
 /// The number of symbols, which DT_GNU_HASH does not store: the last chain ends with the last symbol.
 fn count_by_gnu_hash(table: usize) -> Option<usize> {
-    let [buckets, first, bloom] = [0, 4, 8].map(|at| read_u32(table.wrapping_add(at)));
+    let [buckets, first, bloom] = [0, 4, 8].map(|field| read_u32(table.wrapping_add(field)));
     let (buckets, first, bloom) = (buckets? as usize, first? as usize, bloom? as usize);
     if buckets.max(bloom) > MAX_SYMBOLS {
         return None;
@@ -180,7 +181,7 @@ fn read(address: usize, len: usize) -> Option<Vec<u8>> {
     unsafe { guarded::copy(bytes.as_mut_ptr(), address, len) }.then_some(bytes)
 }
 
-fn read_u32(address: usize) -> Option<u32> {
+pub(super) fn read_u32(address: usize) -> Option<u32> {
     guarded::read_u64(address & !7).map(|word| (word >> (address % 8 * 8)) as u32)
 }
 
@@ -236,8 +237,8 @@ mod tests {
         let step = symbols.ranges.len() / 200;
         for range in symbols.ranges.iter().step_by(step) {
             let pc = symbols.bias + range.start as usize + range.len as usize / 2;
-            let found = symbols.name(pc).expect("the library contains it");
-            same += usize::from(name_by_linker(pc as u64) == Some(found));
+            let name = symbols.name(pc).expect("the library contains it");
+            same += usize::from(name_by_linker(pc as u64) == Some(name));
         }
         assert!(same > 100, "{same} of 200");
         assert!(symbols.contains(address) && !symbols.contains(16));
@@ -263,7 +264,7 @@ mod tests {
             names: names.as_ptr() as usize,
             names_bytes: names.len(),
         };
-        let named = |at: usize| symbols.name(0x1000 + at);
+        let named = |offset: usize| symbols.name(0x1000 + offset);
         assert_eq!([named(99), named(150), named(115)], [None, None, Some("outer".to_owned())]);
         assert_eq!([named(100), named(114)], [Some("outer".to_owned()), Some("inner".to_owned())]);
     }

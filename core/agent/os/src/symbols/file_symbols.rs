@@ -1,38 +1,35 @@
-//! Symbols that a loaded object does not export, from its file: `.symtab`, or the compressed table that distributions
-//! put into `.gnu_debugdata` (GDB manual, "MiniDebugInfo"). Only addresses are kept; names are read from the file on
-//! demand. Owned by the drain thread without a lock, since a lock held at a fork would stay held in the child. Not
-//! here: the object of an address (`process`).
+//! Functions of loaded objects by the symbol tables of their files: `.symtab`, or that of the debug file that a distribution installs
+//! beside it (`/usr/lib/debug/.build-id`, GDB manual, "Separate Debug Files"), or the compressed table in `.gnu_debugdata` (GDB
+//! manual, "MiniDebugInfo"); and `.dynsym`. Only address ranges are kept; names are read from the file on demand. Owned by the drain
+//! thread without a lock, since a lock held at a fork would stay held in the child. Not here: the object of an address
+//! (`loaded_object`), the format of files (`elf_file`).
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lzma_rust2::XzReader;
-use object::elf::{FileHeader64, PT_LOAD, SHT_SYMTAB, STT_FUNC};
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::elf::{SectionType, SHT_DYNSYM, SHT_SYMTAB};
 use object::read::ReadCache;
-use object::{Endianness, ReadRef};
 
+use super::elf_file::ElfFile;
 use super::exported_symbols::SymbolRange;
 use super::object_history::{hash_of, LoadedObject, FIRST_PAGE_BYTES};
 
 /// Limit of all address tables together: libjvm has 60,000 functions, which take 0.7 MB.
 const MAX_TABLE_BYTES: usize = 4 << 20;
+const MAX_SYMBOLS: usize = MAX_TABLE_BYTES / size_of::<SymbolRange>();
 /// Limit of an unpacked `.gnu_debugdata`; that of a C library takes 0.3 MB.
 const MAX_UNPACKED_BYTES: u64 = 16 << 20;
 const MAX_OBJECTS: usize = 256;
 /// Cached names per object.
 const MAX_NAMES: usize = 8192;
-/// Placeholder length of a function without a length, until the next function is known. Longer than any function.
-const NO_LENGTH: u64 = u32::MAX as u64;
-/// A function without a length extends to the next one, up to this length.
-const MAX_UNSIZED_LENGTH: u32 = 4096;
-const SYMBOL_BYTES: usize = 24;
-const CHUNK_SYMBOLS: usize = 2048;
 const MAX_NAME_BYTES: usize = 4096;
+/// Debug files by build id, as Debian, Fedora and GDB lay them out.
+const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 
 /// Symbol tables of loaded files, cached with LRU eviction.
 #[derive(Default)]
@@ -44,11 +41,26 @@ pub struct FileSymbols {
 }
 
 struct CachedObject {
-    table: Option<SymbolTable>,
+    symbols: Option<ObjectSymbols>,
     used: u64,
 }
 
-/// The symbol table of one file.
+/// A function of a symbol table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFunction {
+    /// Its symbol, mangled.
+    pub symbol: Arc<str>,
+    /// Address of its first instruction in memory.
+    pub start: u64,
+}
+
+/// The functions of one object.
+struct ObjectSymbols {
+    tables: Vec<SymbolTable>,
+    /// Whether there are more than the exported functions.
+    has_local_functions: bool,
+}
+
 struct SymbolTable {
     functions: Vec<SymbolRange>,
     strings: StringTable,
@@ -57,35 +69,45 @@ struct SymbolTable {
 
 /// The location of the names.
 enum StringTable {
-    /// In the file, at this offset.
-    InFile(u64),
+    InFile(FileStrings),
     /// In memory, from `.gnu_debugdata`.
     Unpacked(Vec<u8>),
 }
 
+/// Names in a file, which is not kept open: a host may close unknown descriptors and reuse their numbers.
+struct FileStrings {
+    path: PathBuf,
+    offset: u64,
+    /// Inode, size, and time of the last change in seconds and nanoseconds: an update may replace the file meanwhile.
+    identity: (u64, u64, i64, i64),
+}
+
 impl FileSymbols {
-    /// The name of the function that contains `pc`, as the compiler wrote it.
-    pub fn name(&mut self, object: &LoadedObject, pc: u64) -> Option<Arc<str>> {
+    /// The function that contains `pc`.
+    pub fn function(&mut self, object: &LoadedObject, pc: u64) -> Option<FileFunction> {
         self.clock += 1;
         let key = (object.base, object.first_page);
         if !self.objects.contains_key(&key) {
-            let table = SymbolTable::read(object);
-            self.evict_for(table.as_ref().map_or(0, SymbolTable::bytes));
-            self.objects.insert(key, CachedObject { table, used: 0 });
+            let symbols = ObjectSymbols::read(object);
+            self.evict_for(symbols.as_ref().map_or(0, ObjectSymbols::bytes));
+            self.objects.insert(key, CachedObject { symbols, used: 0 });
         }
-        let known = self.objects.get_mut(&key)?;
-        known.used = self.clock;
-        known.table.as_mut()?.name(&object.path, u32::try_from(pc.checked_sub(object.base)?).ok()?)
+        let cached = self.objects.get_mut(&key)?;
+        cached.used = self.clock;
+        let offset = u32::try_from(pc.checked_sub(object.base)?).ok()?;
+        let (symbol, start) = cached.symbols.as_mut()?.function(offset)?;
+        Some(FileFunction { symbol, start: object.base + u64::from(start) })
     }
 
-    /// Whether [`FileSymbols::name`] found no symbols in the object's file.
+    /// Whether [`FileSymbols::function`] found no symbols beyond exported ones in the object's file.
     pub fn is_without_table(&self, object: &LoadedObject) -> bool {
-        self.objects.get(&(object.base, object.first_page)).is_some_and(|file| file.table.is_none())
+        let cached = self.objects.get(&(object.base, object.first_page));
+        cached.is_some_and(|cached| cached.symbols.as_ref().is_none_or(|symbols| !symbols.has_local_functions))
     }
 
     fn evict_for(&mut self, bytes: usize) {
         let used_bytes = |objects: &HashMap<(u64, u64), CachedObject>| -> usize {
-            objects.values().filter_map(|object| object.table.as_ref()).map(SymbolTable::bytes).sum()
+            objects.values().filter_map(|object| object.symbols.as_ref()).map(ObjectSymbols::bytes).sum()
         };
         while self.objects.len() >= MAX_OBJECTS || used_bytes(&self.objects) + bytes > MAX_TABLE_BYTES {
             let oldest = self.objects.iter().min_by_key(|(_, object)| object.used).map(|(base, _)| *base);
@@ -95,37 +117,77 @@ impl FileSymbols {
     }
 }
 
-impl SymbolTable {
+impl ObjectSymbols {
     /// `None` when the file has no table, is too large, or is another one than that of the object.
     fn read(object: &LoadedObject) -> Option<Self> {
-        if !is_file_of(object) {
-            return None;
-        }
-        Self::of_file(&File::open(&object.path).ok()?)
+        is_file_of(object).then(|| Self::of_file(&object.path, Path::new(DEBUG_FILES)))?
     }
 
-    fn of_file(file: &File) -> Option<Self> {
-        let cache = ReadCache::new(file);
-        let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
-        let endian = header.endian().ok()?;
-        let first = first_address(header, endian, &cache)?;
-        if let Some((functions, strings)) =
-            functions(header, endian, &cache, first, |offset, chunk| file.read_exact_at(chunk, offset).ok())
-        {
-            return Some(Self::new(functions, StringTable::InFile(strings.0)));
+    /// The functions of a file, relative to the page of its first segment.
+    fn of_file(path: &Path, debug_files: &Path) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let cache = ReadCache::new(&file);
+        let elf = ElfFile::parse(&cache)?;
+        let first = elf.first_address();
+        let local = SymbolTable::of_file(&file, path, SHT_SYMTAB, first)
+            .or_else(|| {
+                let build_id = elf.build_id()?;
+                SymbolTable::of_debug_file(&debug_file(debug_files, &build_id)?, &build_id, first)
+            })
+            .or_else(|| SymbolTable::unpacked(elf.section(b".gnu_debugdata")?, first));
+        let has_local_functions = local.is_some();
+        let exported = SymbolTable::of_file(&file, path, SHT_DYNSYM, first);
+        let mut tables: Vec<_> = local.into_iter().chain(exported).collect();
+        if let [local, exported] = &mut *tables {
+            let is_exported = |range: &SymbolRange| {
+                let key = |range: &SymbolRange| (range.start, range.len);
+                exported.functions.binary_search_by_key(&key(range), key).is_ok()
+            };
+            // The names that programs call, rather than aliases.
+            local.functions.retain(|range| !is_exported(range));
+            local.functions.shrink_to_fit();
         }
-        let sections = header.sections(endian, &cache).ok()?;
-        let (_, packed) = sections.section_by_name(endian, b".gnu_debugdata")?;
-        let unpacked = unpack(packed.data(endian, &cache).ok()?)?;
+        (!tables.is_empty()).then_some(Self { tables, has_local_functions })
+    }
+
+    fn bytes(&self) -> usize {
+        self.tables.iter().map(SymbolTable::bytes).sum()
+    }
+
+    /// Symbol and start of the innermost function that contains an offset in the object.
+    fn function(&mut self, offset: u32) -> Option<(Arc<str>, u32)> {
+        let containing = |table: &SymbolTable| SymbolRange::containing(&table.functions, offset);
+        let ranges = self.tables.iter_mut().filter_map(|table| Some((containing(table)?, table)));
+        let (range, table) = ranges.max_by_key(|(range, _)| range.start)?;
+        Some((table.name(range.name)?, range.start))
+    }
+}
+
+impl SymbolTable {
+    fn of_file(file: &File, path: &Path, table_type: SectionType, first: u64) -> Option<Self> {
+        let cache = ReadCache::new(file);
+        let read = |offset: u64, chunk: &mut [u8]| file.read_exact_at(chunk, offset).ok();
+        let (functions, strings) = ElfFile::parse(&cache)?.functions(table_type, first, MAX_SYMBOLS, read)?;
+        let strings = FileStrings { path: path.into(), offset: strings.0, identity: identity_of(file)? };
+        Some(Self::new(functions, StringTable::InFile(strings)))
+    }
+
+    fn of_debug_file(path: &Path, build_id: &str, first: u64) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let is_of_object = ElfFile::parse(&ReadCache::new(&file))?.build_id().as_deref() == Some(build_id);
+        is_of_object.then(|| Self::of_file(&file, path, SHT_SYMTAB, first))?
+    }
+
+    fn unpacked(packed: &[u8], first: u64) -> Option<Self> {
+        let unpacked = unpack(packed)?;
         let data = &*unpacked;
-        let header = FileHeader64::<Endianness>::parse(data).ok()?;
         let copy = |offset: u64, chunk: &mut [u8]| {
             chunk.copy_from_slice(data.get(usize::try_from(offset).ok()?..)?.get(..chunk.len())?);
             Some(())
         };
-        let (functions, strings) = functions(header, header.endian().ok()?, data, first, copy)?;
-        let held = data.get(strings.0 as usize..)?.get(..strings.1 as usize)?.to_vec();
-        Some(Self::new(functions, StringTable::Unpacked(held)))
+        let (functions, strings) = ElfFile::parse(data)?.functions(SHT_SYMTAB, first, MAX_SYMBOLS, copy)?;
+        let strings = data.get(strings.0 as usize..)?.get(..strings.1 as usize)?.to_vec();
+        Some(Self::new(functions, StringTable::Unpacked(strings)))
     }
 
     fn new(functions: Vec<SymbolRange>, strings: StringTable) -> Self {
@@ -133,95 +195,49 @@ impl SymbolTable {
     }
 
     fn bytes(&self) -> usize {
-        let held = if let StringTable::Unpacked(strings) = &self.strings { strings.len() } else { 0 };
-        self.functions.len() * size_of::<SymbolRange>() + held
+        let strings = if let StringTable::Unpacked(strings) = &self.strings { strings.len() } else { 0 };
+        self.functions.len() * size_of::<SymbolRange>() + strings
     }
 
-    fn name(&mut self, path: &Path, at: u32) -> Option<Arc<str>> {
-        let name = SymbolRange::containing(&self.functions, at)?.name;
-        if let Some(known) = self.names.get(&name) {
-            return known.clone();
+    fn name(&mut self, name: u32) -> Option<Arc<str>> {
+        if let Some(cached) = self.names.get(&name) {
+            return cached.clone();
         }
         if self.names.len() >= MAX_NAMES {
             self.names.clear();
         }
-        let read = self.read_name(path, name).map(Arc::from);
-        self.names.insert(name, read.clone());
-        read
+        let text = self.read_name(name).map(Arc::from);
+        self.names.insert(name, text.clone());
+        text
     }
 
-    fn read_name(&self, path: &Path, name: u32) -> Option<String> {
+    fn read_name(&self, name: u32) -> Option<String> {
         let mut bytes = [0; MAX_NAME_BYTES];
         let bytes = match &self.strings {
-            // Not kept open: a host may close unknown descriptors and reuse their numbers.
-            StringTable::InFile(offset) => {
-                let read = File::open(path).ok()?.read_at(&mut bytes, offset + u64::from(name)).ok()?;
+            StringTable::InFile(strings) => {
+                let file = File::open(&strings.path).ok().filter(|file| identity_of(file) == Some(strings.identity))?;
+                let read = file.read_at(&mut bytes, strings.offset + u64::from(name)).ok()?;
                 bytes.get(..read)?
             }
             StringTable::Unpacked(strings) => strings.get(name as usize..)?,
         };
         let end = bytes.iter().take(MAX_NAME_BYTES).position(|byte| *byte == 0).filter(|end| *end > 0)?;
-        Some(String::from_utf8_lossy(bytes.get(..end)?).into_owned())
+        let name = String::from_utf8_lossy(bytes.get(..end)?);
+        // The version of an exported function, as in `pthread_join@@GLIBC_2.34`, is no part of its name.
+        let unversioned = name.split_once('@').map_or(&*name, |(name, _)| name);
+        Some(if unversioned.is_empty() { name.into_owned() } else { unversioned.to_owned() })
     }
 }
 
-/// The page-aligned address of the first segment in the file; 0 without segments.
-fn first_address<'data>(
-    header: &FileHeader64<Endianness>,
-    endian: Endianness,
-    data: impl ReadRef<'data>,
-) -> Option<u64> {
-    let headers = header.program_headers(endian, data).ok()?;
-    let first =
-        headers.iter().filter(|header| header.p_type(endian) == PT_LOAD).map(|header| header.p_vaddr(endian)).min();
-    Some(first.map_or(0, |address| address & !(FIRST_PAGE_BYTES as u64 - 1)))
+/// The path of the debug file of a build id; `None` if it is too short.
+fn debug_file(debug_files: &Path, build_id: &str) -> Option<PathBuf> {
+    let (directory, name) = build_id.split_at_checked(2).filter(|(_, name)| !name.is_empty())?;
+    Some(debug_files.join(directory).join(format!("{name}.debug")))
 }
 
-/// The functions of `.symtab`, relative to `first`, and the file range of their names. The table is read in chunks,
-/// since it is larger than the result.
-fn functions<'data>(
-    header: &FileHeader64<Endianness>,
-    endian: Endianness,
-    data: impl ReadRef<'data>,
-    first: u64,
-    mut read: impl FnMut(u64, &mut [u8]) -> Option<()>,
-) -> Option<(Vec<SymbolRange>, (u64, u64))> {
-    let sections = header.sections(endian, data).ok()?;
-    let table = sections.iter().find(|section| section.sh_type(endian) == SHT_SYMTAB)?;
-    let strings = sections.section(object::SectionIndex(table.sh_link(endian) as usize)).ok()?.file_range(endian)?;
-    let (offset, len) = table.file_range(endian)?;
-    let count = usize::try_from(len).ok()? / SYMBOL_BYTES;
-    if count > MAX_TABLE_BYTES / size_of::<SymbolRange>() {
-        return None;
-    }
-    let mut functions = Vec::with_capacity(count);
-    let mut chunk = vec![0; CHUNK_SYMBOLS * SYMBOL_BYTES];
-    for from in (0..count).step_by(CHUNK_SYMBOLS) {
-        let chunk = chunk.get_mut(..CHUNK_SYMBOLS.min(count - from) * SYMBOL_BYTES)?;
-        read(offset + (from * SYMBOL_BYTES) as u64, chunk)?;
-        functions.extend(chunk.chunks_exact(SYMBOL_BYTES).filter_map(|symbol| function(symbol, first)));
-    }
-    SymbolRange::sort(&mut functions);
-    for at in 0..functions.len() {
-        let next = functions.get(at + 1).map_or(u32::MAX, |next| next.start);
-        if let Some(function) = functions.get_mut(at).filter(|function| u64::from(function.len) == NO_LENGTH) {
-            function.len = (next - function.start).min(MAX_UNSIZED_LENGTH);
-        }
-    }
-    (!functions.is_empty()).then_some((functions, strings))
-}
-
-/// Decodes one `Elf64_Sym`.
-fn function(symbol: &[u8], first: u64) -> Option<SymbolRange> {
-    let word = |at: usize| symbol.get(at..at + 8)?.try_into().map(u64::from_le_bytes).ok();
-    let (kind, section) = (symbol.get(4)? & 15, u16::from_le_bytes([*symbol.get(6)?, *symbol.get(7)?]));
-    // Symbols from assembly often have no length.
-    let size = match word(16)? {
-        0 if kind == STT_FUNC.0 => NO_LENGTH,
-        size => size,
-    };
-    let name = u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?);
-    SymbolRange::of(kind, section, word(8)?.checked_sub(first)?, size, name)
+fn identity_of(file: &File) -> Option<(u64, u64, i64, i64)> {
+    let metadata = file.metadata().ok()?;
+    Some((metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec()))
 }
 
 fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
@@ -242,11 +258,11 @@ mod tests {
     use std::io::Write;
 
     use lzma_rust2::{XzOptions, XzWriter};
-    use object::write::{Object as Written, Symbol, SymbolSection};
+    use object::write::{Object as Written, StandardSection, Symbol, SymbolSection};
     use object::{Architecture, BinaryFormat, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
 
     use super::*;
-    use crate::symbols::loaded_object::native_symbol;
+    use crate::symbols::loaded_object::native_object;
 
     #[inline(never)]
     fn not_exported(n: u64) -> u64 {
@@ -254,9 +270,9 @@ mod tests {
     }
 
     /// A file with one function in its symbol table.
-    fn with_function(name: &str, start: u64, size: u64) -> Vec<u8> {
+    fn written_function(name: &str, start: u64, size: u64) -> Written<'static> {
         let mut file = Written::new(BinaryFormat::Elf, Architecture::X86_64, object::Endianness::Little);
-        let text = file.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
+        let text = file.section_id(StandardSection::Text);
         file.append_section_data(text, &[0xc3; 64], 16);
         file.add_symbol(Symbol {
             name: name.into(),
@@ -268,7 +284,11 @@ mod tests {
             section: SymbolSection::Section(text),
             flags: SymbolFlags::None,
         });
-        file.write().unwrap()
+        file
+    }
+
+    fn with_function(name: &str, start: u64, size: u64) -> Vec<u8> {
+        written_function(name, start, size).write().unwrap()
     }
 
     /// A stripped file with a compressed symbol table.
@@ -281,63 +301,133 @@ mod tests {
         file.write().unwrap()
     }
 
-    fn table(content: &[u8]) -> (Option<SymbolTable>, std::path::PathBuf) {
-        let name = format!("spanprof-symbols-{}-{:x}", std::process::id(), hash_of(content));
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, content).unwrap();
-        (SymbolTable::of_file(&File::open(&path).unwrap()), path)
+    /// A note section with a build id.
+    fn add_build_id(file: &mut Written<'_>, build_id: [u8; 4]) {
+        let section = file.add_section(Vec::new(), b".note.gnu.build-id".to_vec(), SectionKind::Note);
+        let note = [&4_u32.to_le_bytes()[..], &4_u32.to_le_bytes(), &3_u32.to_le_bytes(), b"GNU\0", &build_id].concat();
+        file.append_section_data(section, &note, 4);
+    }
+
+    /// A directory of one test.
+    struct TestDirectory(PathBuf);
+
+    impl TestDirectory {
+        fn new(test: &str) -> Self {
+            Self(std::env::temp_dir().join(format!("spanprof-{test}-{}", std::process::id())))
+        }
+
+        fn write(&self, name: &str, content: &[u8]) -> PathBuf {
+            let path = self.0.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, content).unwrap();
+            path
+        }
+    }
+
+    impl Drop for TestDirectory {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn symbols_of(path: &Path) -> Option<ObjectSymbols> {
+        ObjectSymbols::of_file(path, &path.with_file_name("debug"))
+    }
+
+    fn named(symbols: &mut ObjectSymbols, offset: u32) -> Option<String> {
+        symbols.function(offset).map(|(symbol, _)| symbol.to_string())
     }
 
     #[test]
     fn a_function_that_is_not_exported_has_its_name() {
         let pc = not_exported as *const () as u64;
-        let found = native_symbol(pc, 0).expect("the program contains it");
+        let object = native_object(pc, 0).expect("the program contains it").object(pc);
         let mut symbols = FileSymbols::default();
-        let name = symbols.name(&found.object(pc), pc).expect("the program has a symbol table");
-        assert!(name.contains("not_exported"), "{name}");
-        assert_eq!(symbols.name(&found.object(pc), pc), Some(name));
-        assert_eq!(symbols.objects.len(), 1);
+        let function = symbols.function(&object, pc + 1).expect("the program has a symbol table");
+        assert!(function.symbol.contains("not_exported") && function.start == pc, "{function:?}");
+        assert_eq!(symbols.function(&object, pc), Some(function));
+        assert_eq!((symbols.objects.len(), symbols.is_without_table(&object)), (1, false));
     }
 
     #[test]
     fn a_file_that_differs_from_memory_gives_no_name() {
         let pc = libc::getenv as *const () as u64;
-        let mut object = native_symbol(pc, 0).expect("libc is loaded").object(pc);
+        let mut object = native_object(pc, 0).expect("libc is loaded").object(pc);
         assert!(is_file_of(&object));
         object.path = "/bin/sh".into();
         assert!(!is_file_of(&object));
-        assert_eq!(FileSymbols::default().name(&object, pc), None);
+        assert_eq!(FileSymbols::default().function(&object, pc), None);
     }
 
     #[test]
-    fn a_packed_symbol_table_also_gives_names() {
-        for content in [with_function("compute", 16, 8), with_packed(&with_function("compute", 16, 8))] {
-            let (table, path) = table(&content);
-            let mut table = table.expect("a table");
-            let named = [15, 16, 23, 24].map(|at| table.name(&path, at));
-            assert_eq!(named.map(|name| name.as_deref().map(str::to_owned)), {
-                let name = Some("compute".to_owned());
-                [None, name.clone(), name, None]
-            });
-            std::fs::remove_file(path).unwrap();
+    fn an_exported_function_of_a_library_has_its_exported_name_with_and_without_a_debug_file() {
+        for pc in [libc::getenv as *const () as u64, libc::pthread_join as *const () as u64] {
+            let native = native_object(pc, 0).expect("libc is loaded");
+            let object = native.object(pc);
+            for debug_files in ["/nonexistent", DEBUG_FILES] {
+                let mut symbols = ObjectSymbols::of_file(&object.path, Path::new(debug_files)).expect("a table");
+                let name = named(&mut symbols, (pc - object.base) as u32);
+                assert!(name.is_some() && name == native.exported_symbol(pc), "{name:?} with {debug_files}");
+            }
         }
     }
 
     #[test]
-    fn a_function_without_a_length_extends_to_the_next_one() {
-        let (table, path) = table(&with_function("pause", 16, 0));
-        let mut table = table.expect("a table");
-        assert_eq!([15, 16, 40].map(|at| table.name(&path, at).is_some()), [false, true, true]);
-        assert_eq!(table.name(&path, 16 + MAX_UNSIZED_LENGTH), None);
-        std::fs::remove_file(path).unwrap();
+    fn a_packed_symbol_table_also_gives_names() {
+        for content in [with_function("compute", 16, 8), with_packed(&with_function("compute@@LIBRARY_1", 16, 8))] {
+            let directory = TestDirectory::new("packed-symbols");
+            let path = directory.write("library.so", &content);
+            let mut symbols = symbols_of(&path).expect("a table");
+            let name = Some("compute".to_owned());
+            assert_eq!([15, 16, 23, 24].map(|offset| named(&mut symbols, offset)), [None, name.clone(), name, None]);
+        }
+    }
+
+    #[test]
+    fn a_stripped_file_has_the_names_of_the_debug_file_with_its_build_id() {
+        let stripped = |build_id| {
+            let mut file = Written::new(BinaryFormat::Elf, Architecture::X86_64, object::Endianness::Little);
+            add_build_id(&mut file, build_id);
+            file.write().unwrap()
+        };
+        let directory = TestDirectory::new("debug-file");
+        let path = directory.write("library.so", &stripped([0xab, 0xcd, 0xef, 1]));
+        assert!(symbols_of(&path).is_none());
+        let mut debug = written_function("compute", 16, 8);
+        add_build_id(&mut debug, [0xab, 0xcd, 0xef, 1]);
+        directory.write("debug/ab/cdef01.debug", &debug.write().unwrap());
+        let mut symbols = symbols_of(&path).expect("a table");
+        assert_eq!(named(&mut symbols, 20).as_deref(), Some("compute"));
+        // Installed for another version of the library.
+        let mut other = written_function("other", 16, 8);
+        add_build_id(&mut other, [0xab, 0xcd, 0xef, 2]);
+        directory.write("debug/ab/cdef01.debug", &other.write().unwrap());
+        assert!(symbols_of(&path).is_none());
+        assert_eq!(named(&mut symbols, 21).as_deref(), Some("compute"), "the name that was read");
+    }
+
+    #[test]
+    fn names_are_not_read_from_a_file_that_replaced_the_one_of_the_table() {
+        let directory = TestDirectory::new("replaced-symbols");
+        let path = directory.write("library.so", &with_function("compute", 16, 8));
+        let mut symbols = symbols_of(&path).expect("a table");
+        std::fs::rename(directory.write("later", &with_function("another", 16, 8)), &path).unwrap();
+        assert_eq!(named(&mut symbols, 16), None);
+    }
+
+    #[test]
+    fn a_function_without_a_length_names_no_code() {
+        let directory = TestDirectory::new("unsized-symbol");
+        // `_init` of the C runtime, after which the PLT begins.
+        assert!(symbols_of(&directory.write("library.so", &with_function("_init", 16, 0))).is_none());
     }
 
     #[test]
     fn packed_data_that_is_not_an_elf_file_is_no_table() {
-        for content in [with_packed(b"no file"), with_packed(&[]), b"no file".to_vec(), Vec::new()] {
-            let (table, path) = table(&content);
-            assert!(table.is_none());
-            std::fs::remove_file(path).unwrap();
+        let contents = [with_packed(b"no file"), with_packed(&[]), b"no file".to_vec(), Vec::new()];
+        let directory = TestDirectory::new("broken-symbols");
+        for content in contents {
+            assert!(symbols_of(&directory.write("library.so", &content)).is_none());
         }
     }
 
@@ -345,11 +435,11 @@ mod tests {
     fn the_least_recently_used_objects_are_evicted() {
         let mut symbols = FileSymbols::default();
         let functions = |count: usize| vec![SymbolRange { start: 0, len: 1, name: 1 }; count];
-        let a_third = MAX_TABLE_BYTES / size_of::<SymbolRange>() / 3;
         for base in 0..4 {
-            let table = SymbolTable::new(functions(a_third), StringTable::InFile(0));
-            symbols.evict_for(table.bytes());
-            symbols.objects.insert((base, 0), CachedObject { table: Some(table), used: base });
+            let table = SymbolTable::new(functions(MAX_SYMBOLS / 3), StringTable::Unpacked(Vec::new()));
+            let of_object = ObjectSymbols { tables: vec![table], has_local_functions: true };
+            symbols.evict_for(of_object.bytes());
+            symbols.objects.insert((base, 0), CachedObject { symbols: Some(of_object), used: base });
         }
         let mut left: Vec<u64> = symbols.objects.keys().map(|(base, _)| *base).collect();
         left.sort_unstable();

@@ -1,4 +1,4 @@
-//! Native symbols by the dynamic linker, and our own library among the loaded objects. Normal threads only.
+//! The loaded object of an address, its exported symbols, and our own library among the objects. Normal threads only.
 
 use std::ffi::{c_void, CStr};
 use std::path::PathBuf;
@@ -7,46 +7,57 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use super::exported_symbols::ExportedSymbols;
 use super::object_history::{first_page_hash, object_at, state_at, CodeState, LoadedObject};
 
-/// The object and the exported symbol of a program counter.
+/// The object of a program counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NativeSymbol {
-    /// Name of the nearest exported symbol at or below it; `None` when the object exports none there.
-    pub symbol: Option<String>,
+pub struct NativeObject {
     /// Path of the shared object or program.
     pub file: PathBuf,
     /// Offset of the program counter in that file's image.
     pub offset: u64,
     /// Whether the file is the main program, which is never unloaded.
     pub is_of_program: bool,
+    /// Whether it was not unloaded since the sample was taken.
+    pub is_loaded: bool,
     first_page: u64,
 }
 
-impl NativeSymbol {
+impl NativeObject {
     /// The object that contains the program counter.
     pub fn object(&self, pc: u64) -> LoadedObject {
         // The linker stores the program's name as it was started, which may not be a path.
         let path = if self.is_of_program { PathBuf::from("/proc/self/exe") } else { self.file.clone() };
         LoadedObject { base: pc.wrapping_sub(self.offset), path, first_page: self.first_page }
     }
+
+    /// The exported function that contains the program counter. Searches all exported symbols of a library, and holds the linker's
+    /// lock for that time.
+    pub fn exported_symbol(&self, pc: u64) -> Option<String> {
+        if self.is_of_program {
+            return program_at(pc)?.symbols.name(pc as usize);
+        }
+        // It may have been unloaded meanwhile. glibc compares the size of symbols (`DL_ADDR_SYM_MATCH`).
+        let (object, symbol) = symbol_by_linker(pc)?;
+        symbol.filter(|_| self.is_loaded && object.offset == self.offset)
+    }
 }
 
-/// The symbol of a native program counter when the sample at ring position `position` was taken; `None` outside every object
-/// that was loaded then, and where it is not known. Takes the linker's lock.
-pub fn native_symbol(pc: u64, position: u64) -> Option<NativeSymbol> {
+/// The object of a native program counter when the sample at ring position `position` was taken; `None` outside every object
+/// that was loaded then, and where it is not known. May take the linker's lock.
+///
+/// Walks store the return address minus 1 for a caller, so that its object and its function are those of the call even where that
+/// is the last instruction of the function.
+pub fn native_object(pc: u64, position: u64) -> Option<NativeObject> {
     if let Some(program) = program_at(pc) {
-        let (symbol, offset) = (program.symbols.name(pc as usize), pc.wrapping_sub(program.start));
-        return Some(NativeSymbol { symbol, file: program.file.clone(), offset, is_of_program: true, first_page: 0 });
+        let (file, offset) = (program.file.clone(), pc.wrapping_sub(program.start));
+        return Some(NativeObject { file, offset, is_of_program: true, is_loaded: true, first_page: 0 });
     }
-    let Some(listed) = object_at(pc, position) else { return native_symbol_by_linker(pc) };
+    let Some(listed) = object_at(pc, position) else { return Some(symbol_by_linker(pc)?.0) };
     let (object, is_loaded) = listed?;
-    let offset = pc - object.addresses.start;
-    // It may have been unloaded meanwhile.
-    let by_linker = is_loaded.then(|| native_symbol_by_linker(pc)).flatten().filter(|found| found.offset == offset);
-    Some(NativeSymbol {
-        symbol: by_linker.and_then(|found| found.symbol),
+    Some(NativeObject {
         file: object.path.clone(),
-        offset,
+        offset: pc - object.addresses.start,
         is_of_program: object.is_program,
+        is_loaded,
         first_page: object.first_page,
     })
 }
@@ -70,21 +81,21 @@ struct MainProgram {
 /// Read once, without a lock: a lock held at a fork would stay held in the child.
 fn program() -> Option<&'static MainProgram> {
     static READ: AtomicPtr<Option<MainProgram>> = AtomicPtr::new(std::ptr::null_mut());
-    let mut known = READ.load(Ordering::Acquire);
-    if known.is_null() {
+    let mut program = READ.load(Ordering::Acquire);
+    if program.is_null() {
         let headers = program_headers();
-        let found = native_symbol_by_linker(headers as u64).zip(ExportedSymbols::of_program());
-        let program = found.map(|(found, symbols)| {
-            let start = (headers as u64).wrapping_sub(found.offset);
-            MainProgram { symbols, file: found.file, start }
+        let found = symbol_by_linker(headers as u64).zip(ExportedSymbols::of_program());
+        let found = found.map(|((object, _), symbols)| {
+            let start = (headers as u64).wrapping_sub(object.offset);
+            MainProgram { symbols, file: object.file, start }
         });
         // A concurrent second caller leaks its own copy; no thread waits.
-        let own = Box::into_raw(Box::new(program));
-        let first = READ.compare_exchange(known, own, Ordering::AcqRel, Ordering::Acquire);
-        known = first.map_or_else(|theirs| theirs, |_| own);
+        let own = Box::into_raw(Box::new(found));
+        let first = READ.compare_exchange(program, own, Ordering::AcqRel, Ordering::Acquire);
+        program = first.map_or_else(|theirs| theirs, |_| own);
     }
     // SAFETY: only leaked boxes are ever stored there.
-    unsafe { known.as_ref() }.and_then(Option::as_ref)
+    unsafe { program.as_ref() }.and_then(Option::as_ref)
 }
 
 /// Address of the main program's headers, just after its first byte.
@@ -93,43 +104,45 @@ fn program_headers() -> usize {
     unsafe { libc::getauxval(libc::AT_PHDR) as usize }
 }
 
-fn native_symbol_by_linker(pc: u64) -> Option<NativeSymbol> {
-    let found = dladdr(pc as usize as *const c_void)?;
+/// The object, and its exported symbol.
+fn symbol_by_linker(pc: u64) -> Option<(NativeObject, Option<String>)> {
+    let info = dladdr(pc as usize as *const c_void)?;
     // SAFETY: dladdr returns a NUL-terminated path that is valid while the object is loaded.
-    let file = unsafe { CStr::from_ptr(found.dli_fname) };
-    let symbol = (!found.dli_sname.is_null()).then(|| {
+    let file = unsafe { CStr::from_ptr(info.dli_fname) };
+    let symbol = (!info.dli_sname.is_null()).then(|| {
         // SAFETY: dladdr returns a NUL-terminated name in the object's string table.
-        unsafe { CStr::from_ptr(found.dli_sname) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(info.dli_sname) }.to_string_lossy().into_owned()
     });
-    let is_of_program = is_main_program(found.dli_fbase);
-    Some(NativeSymbol {
-        symbol,
+    let is_of_program = is_main_program(info.dli_fbase);
+    let object = NativeObject {
         file: PathBuf::from(std::ffi::OsStr::new(&*file.to_string_lossy())),
-        offset: pc.wrapping_sub(found.dli_fbase as u64),
+        offset: pc.wrapping_sub(info.dli_fbase as u64),
         is_of_program,
-        first_page: if is_of_program { 0 } else { first_page_hash(found.dli_fbase as u64)? },
-    })
+        is_loaded: true,
+        first_page: if is_of_program { 0 } else { first_page_hash(info.dli_fbase as u64)? },
+    };
+    Some((object, symbol))
 }
 
 /// Whether a program counter lies in our own library; false if we are linked into the main program.
-pub fn is_own_code(found: &NativeSymbol, pc: u64) -> bool {
+pub fn is_own_code(object: &NativeObject, pc: u64) -> bool {
     static OWN: AtomicU64 = AtomicU64::new(0);
     let mut own = OWN.load(Ordering::Relaxed);
     if own == 0 {
-        own = dladdr(is_own_code as *const c_void).map_or(u64::MAX, |found| found.dli_fbase as u64);
+        own = dladdr(is_own_code as *const c_void).map_or(u64::MAX, |info| info.dli_fbase as u64);
         OWN.store(own, Ordering::Relaxed);
     }
-    !found.is_of_program && pc.wrapping_sub(found.offset) == own
+    !object.is_of_program && pc.wrapping_sub(object.offset) == own
 }
 
 /// Keeps our code loaded for the life of the process: a signal may arrive after the library was closed. True once it
 /// cannot be unloaded.
 pub fn pin_library() -> bool {
-    let Some(found) = dladdr(pin_library as *const c_void) else { return false };
+    let Some(info) = dladdr(pin_library as *const c_void) else { return false };
     // SAFETY: the path is the linker's; RTLD_NOLOAD loads nothing, RTLD_NODELETE only marks the loaded object.
-    let handle = unsafe { libc::dlopen(found.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+    let handle = unsafe { libc::dlopen(info.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
     // The main program has no path to find it by; it is never unloaded.
-    !handle.is_null() || is_main_program(found.dli_fbase)
+    !handle.is_null() || is_main_program(info.dli_fbase)
 }
 
 fn is_main_program(base: *mut c_void) -> bool {
@@ -138,10 +151,10 @@ fn is_main_program(base: *mut c_void) -> bool {
 
 fn dladdr(address: *const c_void) -> Option<libc::Dl_info> {
     // SAFETY: an all-zero Dl_info is a valid value.
-    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: dladdr only compares the address with the loaded objects.
-    let known = unsafe { libc::dladdr(address, &mut found) };
-    (known != 0 && !found.dli_fname.is_null()).then_some(found)
+    let is_in_object = unsafe { libc::dladdr(address, &mut info) } != 0;
+    (is_in_object && !info.dli_fname.is_null()).then_some(info)
 }
 
 #[cfg(test)]
@@ -149,28 +162,30 @@ pub(crate) mod tests {
     use super::*;
 
     pub fn name_by_linker(pc: u64) -> Option<String> {
-        native_symbol_by_linker(pc)?.symbol
+        symbol_by_linker(pc)?.1
     }
 
     #[test]
     fn a_symbol_of_the_program_is_the_same_with_and_without_the_linker() {
-        let pc = native_symbol as *const () as u64;
-        let found = native_symbol(pc, 0).expect("the program contains it");
-        assert!(found.is_of_program);
-        assert_eq!(Some(found), native_symbol_by_linker(pc));
+        let pc = native_object as *const () as u64;
+        let object = native_object(pc, 0).expect("the program contains it");
+        assert!(object.is_of_program);
+        let symbol = object.exported_symbol(pc);
+        assert_eq!(Some((object, symbol)), symbol_by_linker(pc));
     }
 
     #[test]
     fn an_exported_function_of_the_c_library_is_found_by_its_address() {
-        let found = native_symbol(libc::getenv as *const () as u64, 0).expect("libc is loaded");
-        assert_eq!(found.symbol.as_deref(), Some("getenv"));
-        assert!(found.file.to_string_lossy().contains("libc"), "{:?}", found.file);
-        assert!(found.offset > 0);
+        let pc = libc::getenv as *const () as u64;
+        let object = native_object(pc, 0).expect("libc is loaded");
+        assert_eq!(object.exported_symbol(pc).as_deref(), Some("getenv"));
+        assert!(object.file.to_string_lossy().contains("libc"), "{:?}", object.file);
+        assert!(object.offset > 0);
     }
 
     #[test]
-    fn an_address_outside_every_object_has_no_symbol() {
-        assert_eq!(native_symbol(16, 0), None);
+    fn an_address_outside_every_object_has_no_object() {
+        assert_eq!(native_object(16, 0), None);
     }
 
     #[test]

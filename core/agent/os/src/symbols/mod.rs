@@ -1,5 +1,6 @@
 //! Names of native code.
 
+mod elf_file;
 pub mod exported_symbols;
 pub mod file_symbols;
 pub mod loaded_object;

@@ -326,7 +326,7 @@ pub(super) fn hash_of(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbols::loaded_object::native_symbol;
+    use crate::symbols::loaded_object::native_object;
 
     /// A history after listings at these heads of the ring: unloads so far, and the first page of each object. The program,
     /// the dynamic linker and libraries, all libraries at one address.
@@ -387,8 +387,9 @@ mod tests {
         let listed = ObjectHistory { counts: None, lifetimes: Vec::new(), head: 0 }.list().expect("a listing").1;
         assert!(listed[0].is_program && listed[0].path == std::env::current_exe().unwrap());
         let pc = libc::getenv as *const () as u64;
-        let found = native_symbol(pc, 0).expect("libc is loaded").object(pc);
+        let by_linker = native_object(pc, 0).expect("libc is loaded").object(pc);
         let libc = listed.iter().find(|object| object.addresses.contains(&pc)).expect("libc is listed");
-        assert_eq!((found.base, &found.path, found.first_page), (libc.addresses.start, &libc.path, libc.first_page));
+        let identity = (by_linker.base, &by_linker.path, by_linker.first_page);
+        assert_eq!(identity, (libc.addresses.start, &libc.path, libc.first_page));
     }
 }

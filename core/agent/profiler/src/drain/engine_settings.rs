@@ -6,7 +6,7 @@ use spanprof_aggregate::{
     MAX_STACKS,
 };
 use spanprof_config::{Config, SampleRetention, TailDuration};
-use spanprof_os::{CodeState, FileSymbols};
+use spanprof_os::{CodeState, FileSymbols, NativeObject};
 use spanprof_profile::code_origin::OwnCode;
 use spanprof_profile::HeapAge;
 use spanprof_signal::heap::HEAP;
@@ -75,7 +75,7 @@ pub(crate) fn system_access() -> SystemAccess {
     }
 }
 
-/// Functions of this process by the dynamic linker, and by the symbol tables of its files for those that are not exported.
+/// Functions of this process by the symbol tables of its files.
 #[derive(Default)]
 struct ProcessSymbols(FileSymbols);
 
@@ -90,11 +90,14 @@ impl NativeSymbols for ProcessSymbols {
     }
 
     fn function(&mut self, pc: u64, position: u64) -> Option<NativeFunction> {
-        let mut function = exported_function(pc, position)?;
-        if function.0.symbol.is_none() && !function.0.is_own {
-            function.0.symbol = self.0.name(&function.1.object(pc), pc);
+        let object = spanprof_os::native_object(pc, position)?;
+        let mut function = function_of_object(&object, pc);
+        if !function.is_own {
+            let of_file = self.0.function(&object.object(pc), pc).map(|function| function.symbol);
+            // A file may have been replaced or be unreadable.
+            function.symbol = of_file.or_else(|| object.exported_symbol(pc).map(Into::into));
         }
-        Some(function.0)
+        Some(function)
     }
 
     fn refresh(&mut self, ring: &Ring) -> bool {
@@ -106,21 +109,17 @@ impl NativeSymbols for ProcessSymbols {
     }
 }
 
-/// The function that was at `pc` by exported symbols only; `None` outside of loaded files.
-fn exported_function(pc: u64, position: u64) -> Option<(NativeFunction, spanprof_os::NativeSymbol)> {
-    let symbol = spanprof_os::native_symbol(pc, position)?;
-    let function = NativeFunction {
-        symbol: symbol.symbol.as_deref().map(Into::into),
-        file: symbol.file.clone(),
-        is_own: spanprof_os::is_own_code(&symbol, pc),
-    };
-    Some((function, symbol))
+/// A function without its symbol.
+fn function_of_object(object: &NativeObject, pc: u64) -> NativeFunction {
+    NativeFunction { symbol: None, file: object.file.clone(), is_own: spanprof_os::is_own_code(object, pc) }
 }
 
 /// The frame of the native code that was at `pc` at ring position `position`, from exported symbols only. `None` outside of
 /// loaded files.
 pub fn native_frame(pc: u64, position: u64) -> Option<spanprof_aggregate::runtime::Frame> {
-    exported_function(pc, position).map(|(function, _)| spanprof_aggregate::native_frame(function))
+    let object = spanprof_os::native_object(pc, position)?;
+    let symbol = object.exported_symbol(pc).map(Into::into);
+    Some(spanprof_aggregate::native_frame(NativeFunction { symbol, ..function_of_object(&object, pc) }))
 }
 
 #[cfg(test)]

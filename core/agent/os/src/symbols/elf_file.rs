@@ -1,0 +1,103 @@
+//! The ELF files of loaded objects: functions of a symbol table with their sizes, and the build id. Headers and tables are read, whatever
+//! the size of the file. Not here: what is kept of them (`file_symbols`).
+
+use object::elf::{FileHeader64, ProgramHeader64, SectionType, ELF_NOTE_GNU, NT_GNU_BUILD_ID, PT_LOAD};
+use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
+use object::{Endianness, ReadRef};
+
+use super::exported_symbols::SymbolRange;
+
+const PAGE_MASK: u64 = 4095;
+const SYMBOL_BYTES: usize = 24;
+const CHUNK_SYMBOLS: usize = 2048;
+const MAX_BUILD_ID_BYTES: usize = 64;
+
+/// The headers of a file, and access to its bytes.
+pub(super) struct ElfFile<'data, R: ReadRef<'data>> {
+    header: &'data FileHeader64<Endianness>,
+    endian: Endianness,
+    data: R,
+}
+
+impl<'data, R: ReadRef<'data>> ElfFile<'data, R> {
+    /// `None` for other files than those of 64 bits.
+    pub fn parse(data: R) -> Option<Self> {
+        let header = FileHeader64::<Endianness>::parse(data).ok()?;
+        Some(Self { header, endian: header.endian().ok()?, data })
+    }
+
+    fn program_headers(&self) -> &'data [ProgramHeader64<Endianness>] {
+        self.header.program_headers(self.endian, self.data).unwrap_or_default()
+    }
+
+    /// The page-aligned address of the first segment in the file; 0 without segments.
+    pub fn first_address(&self) -> u64 {
+        let loaded = self.program_headers().iter().filter(|header| header.p_type(self.endian) == PT_LOAD);
+        let first = loaded.map(|header| header.p_vaddr(self.endian)).min();
+        first.unwrap_or_default() & !PAGE_MASK
+    }
+
+    /// The build id of the GNU linker (`NT_GNU_BUILD_ID`) in hex digits, from a note section, or a note segment of a file without
+    /// sections.
+    pub fn build_id(&self) -> Option<String> {
+        let sections = self.header.sections(self.endian, self.data).ok()?;
+        let of_sections = sections.iter().filter_map(|section| section.notes(self.endian, self.data).ok()?);
+        let of_segments =
+            self.program_headers().iter().filter_map(|header| header.notes(self.endian, self.data).ok()?);
+        of_sections.chain(of_segments).find_map(|notes| self.build_id_of(notes))
+    }
+
+    fn build_id_of(&self, mut notes: NoteIterator<'data, FileHeader64<Endianness>>) -> Option<String> {
+        while let Some(note) = notes.next().ok()? {
+            let is_build_id = note.name() == ELF_NOTE_GNU && note.n_type(self.endian) == NT_GNU_BUILD_ID;
+            if is_build_id && (1..=MAX_BUILD_ID_BYTES).contains(&note.desc().len()) {
+                return Some(hex::encode(note.desc()));
+            }
+        }
+        None
+    }
+
+    /// The contents of a section.
+    pub fn section(&self, name: &[u8]) -> Option<&'data [u8]> {
+        let sections = self.header.sections(self.endian, self.data).ok()?;
+        let (_, section) = sections.section_by_name(self.endian, name)?;
+        section.data(self.endian, self.data).ok()
+    }
+
+    /// The functions of a symbol table with at most `max_symbols`, relative to `first`, and the file range of their names. Read in
+    /// chunks by `read`, since the table is larger than the result.
+    pub fn functions(
+        &self,
+        table_type: SectionType,
+        first: u64,
+        max_symbols: usize,
+        mut read: impl FnMut(u64, &mut [u8]) -> Option<()>,
+    ) -> Option<(Vec<SymbolRange>, (u64, u64))> {
+        let endian = self.endian;
+        let sections = self.header.sections(endian, self.data).ok()?;
+        let table = sections.iter().find(|section| section.sh_type(endian) == table_type)?;
+        let strings = sections.section(object::SectionIndex(table.sh_link(endian) as usize)).ok()?;
+        let (offset, len) = table.file_range(endian)?;
+        let count = usize::try_from(len).ok()? / SYMBOL_BYTES;
+        if count > max_symbols {
+            return None;
+        }
+        let mut functions = Vec::with_capacity(count);
+        let mut chunk = vec![0; CHUNK_SYMBOLS * SYMBOL_BYTES];
+        for from in (0..count).step_by(CHUNK_SYMBOLS) {
+            let chunk = chunk.get_mut(..CHUNK_SYMBOLS.min(count - from) * SYMBOL_BYTES)?;
+            read(offset + (from * SYMBOL_BYTES) as u64, chunk)?;
+            functions.extend(chunk.chunks_exact(SYMBOL_BYTES).filter_map(|symbol| function(symbol, first)));
+        }
+        SymbolRange::sort(&mut functions);
+        (!functions.is_empty()).then_some((functions, strings.file_range(endian)?))
+    }
+}
+
+/// Decodes one `Elf64_Sym`. Symbols without a size are not the name of an address: `_init` precedes the PLT.
+fn function(symbol: &[u8], first: u64) -> Option<SymbolRange> {
+    let word = |field: usize| symbol.get(field..field + 8)?.try_into().map(u64::from_le_bytes).ok();
+    let (kind, section) = (symbol.get(4)? & 15, u16::from_le_bytes([*symbol.get(6)?, *symbol.get(7)?]));
+    let name = u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?);
+    SymbolRange::of(kind, section, word(8)?.checked_sub(first)?, word(16)?, name)
+}
