@@ -1,6 +1,6 @@
 //! `spanprof::pprof` beside the crate `pprof` with the same calls: CPU time of a busy loop while it is sampled, and the time of
-//! a report. Paired rounds in turn; medians, and 95 % intervals of the differences within a round. Needs frame pointers and
-//! symbols: `RUSTFLAGS="-C force-frame-pointers=yes" CARGO_PROFILE_BENCH_STRIP=none cargo bench -p spanprof --bench pprof_crate`.
+//! a report. Paired rounds in turn; medians, and 95 % intervals of the differences within a round. Needs
+//! symbols: `CARGO_PROFILE_BENCH_STRIP=none cargo bench -p spanprof --bench pprof_crate`.
 
 use std::hint::black_box;
 use std::time::Instant;

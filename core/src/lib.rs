@@ -21,7 +21,7 @@
 //! A program provides nothing, or a [`Config`]. The profiler samples: it does not trace every call, and it is not a debugger.
 //! After `start` it never raises an error into the program and never blocks it; losses are counted in [`Profiler::stats`].
 //!
-//! Native stacks need frame pointers (`-C force-frame-pointers=yes`) and debug information. With the feature
+//! Names and lines need debug information. With the feature
 //! `opentelemetry`, scopes are linked to the active span of the `opentelemetry` crate. With `tracing`, let
 //! `tracing-opentelemetry` activate its contexts, or pass `trace_id` and `span_id` as labels.
 //!

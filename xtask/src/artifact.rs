@@ -53,15 +53,9 @@ pub fn command_line() -> StepResult<PathBuf> {
 /// Sets the profile and the target directory of builds from source. In the target directory of the workspace, cargo would take the
 /// results of an unpacked package or of a clone for those of the work tree.
 pub fn outside_the_workspace(step: ProcessStep) -> ProcessStep {
-    with_frame_pointers(step)
-        .env("CARGO_TARGET_DIR", workspace::target().join("source-packages"))
+    step.env("CARGO_TARGET_DIR", workspace::target().join("source-packages"))
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("CARGO_INCREMENTAL", "0")
-}
-
-/// Sets the flags of docs/start/rust.md, which shares the results of other builds.
-pub fn with_frame_pointers(step: ProcessStep) -> ProcessStep {
-    step.env("RUSTFLAGS", "-C force-frame-pointers=yes")
 }
 
 /// Compiler flags that replace the path of the registry's sources in messages of panics. Those of this workspace are relative.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::languages::{self, FirstProgram};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{artifact, documents, scratch, workspace};
+use crate::{documents, scratch, workspace};
 
 /// Runs the first program of each language; each must write a flame graph.
 pub fn run() -> StepResult {
@@ -28,7 +28,7 @@ pub fn run() -> StepResult {
 pub fn run_in_rust(package: &Path) -> StepResult {
     let readme = scratch::read(&workspace::root().join(documents::FIRST_PROGRAMS))?;
     scratch::write(&package.join("src/bin/readme.rs"), &documents::blocks_of(&readme, "rust"))?;
-    artifact::with_frame_pointers(ProcessStep::cargo("the first program in Rust"))
+    ProcessStep::cargo("the first program in Rust")
         .args(["run", "--quiet", "--bin", "readme"])
         .in_directory(package)
         .run()?;

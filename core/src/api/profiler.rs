@@ -4,36 +4,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::runtime::walk::is_without_frame_pointers;
 use crate::runtime::{threads, NativeRuntime};
 use spanprof_config::{Config, ConfigPatch, Error};
 use spanprof_os::thread_context;
 use spanprof_profiler::binding::{ffi_guard, ffi_guard_result, with_running};
 use spanprof_profiler::{log, LogLevel, RequestEnd, Stats};
 
-/// Logs a warning, once, if the program was built without frame pointers: its CPU stacks lack callers.
-fn warn_without_frame_pointers() {
-    static CHECKED: AtomicBool = AtomicBool::new(false);
-    if !CHECKED.swap(true, Ordering::Relaxed) && is_without_frame_pointers() {
-        log(
-            LogLevel::Warning,
-            "spanprof: this program was built without frame pointers, so stacks of the CPU profile lack callers; build it with \
-             RUSTFLAGS=\"-C force-frame-pointers=yes\"",
-        );
-    }
-}
-
 /// Starts the profiler with the runtime of native code.
 pub(crate) fn start_native(config: Config) -> Result<spanprof_profiler::ProfilerHandle, Error> {
     threads::allow_signals(config.signals);
-    let samples_cpu = config.cpu;
     // Scans find other threads, after up to 400 ms of CPU time of the process.
     thread_context::on_new_thread(|| with_running(spanprof_profiler::ProfilerHandle::register_current_thread));
-    let handle = spanprof_profiler::ProfilerHandle::start_with_runtime(config, Arc::new(NativeRuntime))?;
-    if samples_cpu && handle.is_running() {
-        warn_without_frame_pointers();
-    }
-    Ok(handle)
+    spanprof_profiler::ProfilerHandle::start_with_runtime(config, Arc::new(NativeRuntime))
 }
 
 /// A handle to the profiler of this process. Clones refer to the same profiler; dropping a handle stops nothing.

@@ -16,7 +16,6 @@
 //! running profiler, it collects the samples of that, at its rate; the profiles that this sends stay unchanged.
 //!
 //! Differences to the crate `pprof`:
-//! - Stacks need frame pointers (`-C force-frame-pointers=yes`).
 //! - The signal handler does not call an unwinder, so a blocklist has no effect. No sample is left out, since
 //!   totals would lose its CPU time.
 //! - Frames are resolved while the program runs. `build_unresolved` returns them too, and [`Symbol::addr`] is always `None`.

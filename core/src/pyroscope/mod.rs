@@ -41,7 +41,6 @@
 //! The agent starts [`Profiler`](crate::Profiler) with the equal settings: profiles are sent as OTLP, which Pyroscope accepts from 1.20 on.
 //!
 //! Differences to the crate `pyroscope`:
-//! - Stacks need frame pointers (`-C force-frame-pointers=yes`).
 //! - Tags belong to the calling thread. `tag_wrapper` and `tag_future` of this crate follow closures and futures.
 //! - The application name is the service name. `spy_name`, `spy_version` and `report_pid` have no effect.
 //! - Not here: `func`, the backends `jemalloc` and `Backend`, tags of other threads, sessions, timers, the parsers of JSON.

@@ -9,7 +9,7 @@
 //! 4. A reallocation is a free of the old object and an allocation of the new one, also if the address stays.
 //! 5. The rare cases are functions of their own, so that the frequent case needs no stack frame.
 //!
-//! Stacks are walked by unwind tables (framehop, without allocation), and by frame pointers where an object has none;
+//! Stacks are walked by unwind tables, without allocation;
 //! `_Unwind_Backtrace` takes the dynamic linker's lock. Each thread has a countdown in thread-local storage, and 16 buffers serve
 //! concurrent samples. The profiler's own threads are not sampled. An unsampled allocation and its free cost up to 1.1 ns.
 
@@ -18,9 +18,9 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spanprof_signal::heap::HEAP;
-use spanprof_signal::{SelectedAllocation, ThreadSampling};
+use spanprof_signal::{RawFrame, RawStack, SelectedAllocation, ThreadSampling};
 
-use super::walk::calling_thread::{set_entry_frames, walk_calling_thread, walk_from, WalkStart};
+use super::walk::calling_thread::{set_entry_frames, walk_callers, walk_calling_thread, WalkStart};
 use spanprof_os::thread_sampling::{deduct, select, set_own_sampling};
 
 /// End of the path of this file in debug information: the functions in it are inlined in an optimized program.
@@ -156,14 +156,16 @@ fn record(object: *mut u8, bytes: usize, selected: Option<SelectedAllocation>, s
     object
 }
 
-/// Return addresses of the last probe, leaf first; 0 ends the list.
+/// Calls of the last probe, leaf first; 0 ends the list.
 static PROBE: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
 fn store_probe(start: &WalkStart) {
-    let mut rest = PROBE.iter();
-    walk_from(start, &mut |return_address| {
-        rest.next().map(|entry| entry.store(return_address, Ordering::Relaxed)).is_some()
-    });
+    let mut frames = [RawFrame::default(); PROBE.len()];
+    let mut stack = RawStack::new(&mut frames);
+    walk_callers(start, &mut stack, |_| false);
+    for (entry, frame) in PROBE.iter().zip(stack.frames()) {
+        entry.store(frame.code, Ordering::Relaxed);
+    }
 }
 
 /// Determines whether a [`Profiled`] is the global allocator, and the functions that lie between an allocation and its hook:

@@ -1,5 +1,5 @@
-//! The runtime of native Rust programs: frame pointers in the handler, debug information on the drain thread. Needs
-//! `-C force-frame-pointers=yes` for whole stacks and debug information for names and lines.
+//! The runtime of native Rust programs: unwind tables in the handler, debug information on the drain thread. Needs debug information
+//! for lines.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::runtime::debug_info::DebugSymbols;
 use spanprof_aggregate::runtime::{
-    EndedCode, EventRuntime, Frame, FrameType, HeapRuntime, ReportedEvents, Runtime, RuntimeThread, WallRuntime,
+    EventRuntime, Frame, FrameType, HeapRuntime, ReportedEvents, Runtime, RuntimeThread, WallRuntime,
 };
 use spanprof_os::PerProcess;
 use spanprof_profiler::binding::{set_lock_waits_reported, SelfWalks};
@@ -31,9 +31,6 @@ pub(crate) mod threads;
 #[cfg(test)]
 mod threads_tests;
 pub(crate) mod walk;
-
-/// In the place of the caller of a function without a frame pointer. The next frame is that of a caller's caller.
-const UNKNOWN_CALLER: &str = "[unknown_caller]";
 
 /// The runtime of this program's native code.
 #[derive(Debug, Default)]
@@ -64,10 +61,6 @@ impl Runtime for NativeRuntime {
         (raw.code >= RawFrame::FIRST_RUNTIME_CODE).then_some(raw.code).or(raw.native_pc())
     }
 
-    fn ended(&self, _out: &mut Vec<EndedCode>) {
-        walk::refresh_unwind_tables();
-    }
-
     fn resolve(&self, raw: RawFrame, position: u64, out: &mut Vec<Frame>) {
         if !with_symbols(|symbols| symbols.frames(raw.code, position, out)) {
             let object = spanprof_os::native_object(raw.code, position);
@@ -75,9 +68,6 @@ impl Runtime for NativeRuntime {
             let name = file.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("native").to_owned();
             let function = format!("[{name}]").into();
             out.push(Frame { function, file: file.into(), frame_type: FrameType::Native, ..Frame::default() });
-        }
-        if raw.at & walk::NEXT_BY_FRAME_POINTER != 0 && !walk::is_frame_pointer_set(raw.code) {
-            out.push(Frame { function: UNKNOWN_CALLER.into(), ..Frame::default() });
         }
     }
 
@@ -131,7 +121,7 @@ impl HeapRuntime for NativeRuntime {
     fn install_hooks(&self) -> Result<(), String> {
         // Walks read the stack by direct loads.
         spanprof_os::install_fault_guard();
-        walk::load_unwind_tables();
+        walk::build_first_tables();
         if allocator_hook::probe_allocator() {
             Ok(())
         } else {
@@ -156,7 +146,7 @@ impl EventRuntime for NativeRuntime {
     fn set_reported(&self, events: ReportedEvents) {
         if events.lock || events.off_cpu {
             spanprof_os::install_fault_guard();
-            walk::load_unwind_tables();
+            walk::build_first_tables();
         }
         set_lock_waits_reported(events);
     }

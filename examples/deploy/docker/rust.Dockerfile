@@ -9,8 +9,7 @@ COPY --from=spanprof core core
 WORKDIR /src/examples/checkout
 COPY Cargo.* ./
 COPY src src
-# CPU stacks need frame pointers. Names and lines need the debug information that `debug = "line-tables-only"` in Cargo.toml keeps.
-ENV RUSTFLAGS="-C force-frame-pointers=yes"
+# Names and lines need the debug information that `debug = "line-tables-only"` in Cargo.toml keeps.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/examples/checkout/target \
     cargo build --release && cp target/release/checkout /usr/local/bin/checkout
 

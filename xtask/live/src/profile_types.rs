@@ -18,7 +18,7 @@ const NOTES: &str = "
 ## In each language
 | kind | Python | Node.js | Java | Rust |
 |---|---|---|---|---|
-| `cpu` | yes | yes | yes | with frame pointers |
+| `cpu` | yes | yes | yes | yes |
 | `wall`, `off_cpu` | yes | yes | yes | yes |
 | `threads` | threads and asyncio tasks | main thread and workers | platform threads, mounted virtual ones | yes |
 | `heap`, `allocs` | [yes](python.md#heap) | [yes](node.md#heap) | [yes](java.md#memory) | [with an allocator](rust.md#heap) |

@@ -5,9 +5,10 @@ use serde_json::Value;
 use super::Violation;
 
 /// What a binding for another language uses. Recorded stacks are an optional dependency of builds that record.
-const OF_BINDINGS: [&str; 6] = [
+const OF_BINDINGS: [&str; 7] = [
     "spanprof-signal",
     "spanprof-os",
+    "spanprof-unwind",
     "spanprof-aggregate",
     "spanprof-config",
     "spanprof-profiler",
@@ -15,7 +16,7 @@ const OF_BINDINGS: [&str; 6] = [
 ];
 
 /// A crate of the workspace, and the workspace crates that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 21] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
     ("spanprof-read", &["spanprof-profile"]),
@@ -24,6 +25,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
     ("spanprof-serve", &["spanprof-profile", "spanprof-read", "spanprof-view", "spanprof-answers"]),
     ("spanprof-export", &[]),
     ("spanprof-os", &["spanprof-signal"]),
+    ("spanprof-unwind", &["spanprof-signal", "spanprof-os"]),
     ("spanprof-aggregate", &["spanprof-signal", "spanprof-profile"]),
     ("spanprof-config", &["spanprof-signal", "spanprof-profile", "spanprof-export"]),
     (
@@ -32,6 +34,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
             "spanprof-signal",
             "spanprof-profile",
             "spanprof-os",
+            "spanprof-unwind",
             "spanprof-aggregate",
             "spanprof-config",
             "spanprof-export",
@@ -46,6 +49,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
             "spanprof-signal",
             "spanprof-profile",
             "spanprof-os",
+            "spanprof-unwind",
             "spanprof-aggregate",
             "spanprof-config",
             "spanprof-export",
@@ -58,6 +62,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
         &[
             "spanprof-signal",
             "spanprof-os",
+            "spanprof-unwind",
             "spanprof-aggregate",
             "spanprof-config",
             "spanprof-profiler",

@@ -36,11 +36,17 @@ const FORBIDDEN: [(&str, &str); 14] = [
 ];
 
 /// Paths of other crates that handler code uses, with all that is below them, and the reason.
-const OUTSIDE: [(&str, &str); 11] = [
+const OUTSIDE: [(&str, &str); 17] = [
     ("core", "without memory management"),
     ("std", "atomics, cells, slices; `FORBIDDEN` excludes the rest"),
     ("libc", "types, constants and addresses of functions"),
     ("spanprof_signal", "handler code"),
+    ("spanprof_unwind::UnwindTables", "walks without allocation or lock"),
+    ("spanprof_unwind::shows_native_callees", "reads an atomic"),
+    ("spanprof_unwind::Walk", "see `UnwindTables`"),
+    ("spanprof_unwind::WalkEnd", "see `UnwindTables`"),
+    ("spanprof_unwind::Registers", "see `UnwindTables`"),
+    ("spanprof_unwind::NativeFrame", "see `UnwindTables`"),
     ("spanprof_recorded_stack::Recorder", "saves words in fixed memory"),
     ("spanprof_recorded_stack::RecordingMemory", "saves words in fixed memory"),
     ("spanprof_recorded_stack::MAX_FRAMES", "a number"),

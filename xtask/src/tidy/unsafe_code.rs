@@ -3,8 +3,9 @@
 use super::{source, Violation};
 
 /// Directories that may contain `unsafe`.
-const DIRECTORIES: [&str; 6] = [
+const DIRECTORIES: [&str; 7] = [
     "core/agent/os/",
+    "core/agent/unwind/",
     "core/src/runtime/",
     "core/agent/signal/",
     "bindings-python/src/runtime/",
@@ -46,7 +47,7 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
         return Vec::new();
     }
     let lines = source::rust(text).into_iter().enumerate().filter(|(_, line)| is_used(&line.code));
-    let message = "`unsafe` outside its places (core/agent/os, core/agent/signal, core/src/runtime, bindings-*/src/runtime, the files of an FFI boundary)";
+    let message = "`unsafe` outside its places (core/agent/os, core/agent/signal, core/agent/unwind, core/src/runtime, bindings-*/src/runtime, the files of an FFI boundary)";
     lines.map(|(line, _)| Violation::new(path, line + 1, message)).collect()
 }
 

@@ -40,4 +40,5 @@ pub use signals::{arm, forward, overflow, slot_clock, slot_table};
 pub use split_mix::Sequence;
 pub use walk::capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
 pub use walk::memory::{CheckedMemory, Memory, ProcessMemory};
+pub use walk::published::{BorrowedValue, Published};
 pub use walk::{buffer_pool, exchange, guarded, self_walk, walk_fault};

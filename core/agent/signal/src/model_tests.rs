@@ -14,6 +14,7 @@ use crate::ring::sample_ring::Ring;
 use crate::signals::slot::{EnterOutcome, Slot, SlotInit};
 use crate::walk::buffer_pool::{claim_buffer, PooledBuffer};
 use crate::walk::exchange::{Requester, Round, WallRequest};
+use crate::walk::published::Published;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -349,6 +350,35 @@ fn model_a_buffer_has_one_user_at_a_time_and_passes_on_its_content() {
         let users = claim_buffer(&*pool, 0).unwrap().with(|value| *value);
         assert_eq!(users, u64::from(own) + u64::from(other));
         assert!(own || other);
+    });
+}
+
+#[test]
+fn model_a_replaced_value_is_freed_only_when_no_reader_uses_it() {
+    check(3, || {
+        let published = Arc::new(Published::<AtomicU32>::new());
+        // A value is alive (1) or freed (0); it is leaked, so that a wrong read is seen.
+        let value = || Box::leak(Box::new(AtomicU32::new(1)));
+        // SAFETY: leaked.
+        unsafe { published.replace(value()) };
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let published = published.clone();
+                thread::spawn(move || {
+                    let borrowed = published.borrow().unwrap();
+                    assert_eq!(borrowed.get().load(Ordering::SeqCst), 1, "freed before the read");
+                    thread::yield_now();
+                    assert_eq!(borrowed.get().load(Ordering::SeqCst), 1, "freed during the read");
+                })
+            })
+            .collect();
+        // SAFETY: leaked.
+        let replaced = unsafe { &*published.replace(value()) };
+        if published.is_unused() {
+            replaced.store(0, Ordering::SeqCst);
+        }
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert!(published.is_unused());
     });
 }
 

@@ -1,13 +1,17 @@
-//! Stack walks of native code: in the handler by frame pointers, elsewhere by unwind tables.
+//! Walks of native stacks by unwind tables (`spanprof-unwind`): of interrupted threads, of the calling thread in hooks, and of
+//! threads that wait. Generated code is followed by its frame pointers.
 
 pub mod calling_thread;
-mod frame_pointer_check;
-mod frame_pointers;
-mod other_thread;
-mod unwind_tables;
+mod frames;
+mod interrupted_thread;
+mod waiting_thread;
 
 pub(crate) use calling_thread::{walk_calling_thread, WalkStart};
-pub(crate) use frame_pointer_check::is_without_frame_pointers;
-pub(crate) use frame_pointers::{capture_native, copy_stack, NEXT_BY_FRAME_POINTER};
-pub(crate) use other_thread::{walk_copied_stack, walk_waiting_thread};
-pub(crate) use unwind_tables::{is_frame_pointer_set, load_unwind_tables, refresh_unwind_tables};
+pub(crate) use interrupted_thread::{capture_native, walk_self};
+pub(crate) use waiting_thread::walk_waiting_thread;
+
+/// Builds the tables of the program and the C library now: for walks before the first drain.
+pub(crate) fn build_first_tables() {
+    spanprof_unwind::install_fork_reset();
+    spanprof_unwind::refresh(&spanprof_unwind::first_code());
+}

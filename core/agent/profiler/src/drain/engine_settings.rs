@@ -67,6 +67,7 @@ fn tail_policy(config: &Config) -> TailPolicy {
 pub(crate) fn system_access() -> SystemAccess {
     // Its ring positions are those of an earlier engine.
     spanprof_os::forget_objects();
+    spanprof_unwind::install_fork_reset();
     SystemAccess {
         profile_id: spanprof_os::random::bytes,
         seed: spanprof_os::random::number(),
@@ -101,6 +102,7 @@ impl NativeSymbols for ProcessSymbols {
     }
 
     fn refresh(&mut self, ring: &Ring) -> bool {
+        spanprof_unwind::refresh(&spanprof_unwind::first_code());
         spanprof_os::refresh_objects(ring.tail(), &|| ring.head())
     }
 

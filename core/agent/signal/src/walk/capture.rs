@@ -70,6 +70,14 @@ impl<'a> RawStack<'a> {
         }
     }
 
+    /// Removes frames on the root side, down to `count`.
+    pub fn truncate(&mut self, count: usize) {
+        if count < self.len {
+            self.len = count;
+            self.truncated = false;
+        }
+    }
+
     /// Removes all frames and keeps the context.
     pub fn clear(&mut self) {
         self.len = 0;

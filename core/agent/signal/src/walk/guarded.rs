@@ -158,6 +158,18 @@ pub fn read_u64_of_unknown(address: usize) -> Option<u64> {
     read_by_kernel(bytes.as_mut_ptr(), address, 8).then(|| u64::from_ne_bytes(bytes))
 }
 
+/// Fills `destination` from an address that may be any number, without a fault: by a system call. Where that is not allowed, by
+/// guarded loads. False when any byte cannot be read.
+pub fn copy_of_unknown(destination: &mut [u8], source: usize) -> bool {
+    if read_by_kernel(destination.as_mut_ptr(), source, destination.len()) {
+        return true;
+    }
+    let (mut copied, word) = ([0; 8], 0u64);
+    let is_allowed = read_by_kernel(copied.as_mut_ptr(), (&raw const word) as usize, copied.len());
+    // SAFETY: the destination is a borrowed slice of this length.
+    !is_allowed && is_installed() && unsafe { copy(destination.as_mut_ptr(), source, destination.len()) }
+}
+
 /// Copies `length` bytes. False when any byte cannot be read; part of `destination` may then be written.
 ///
 /// # Safety

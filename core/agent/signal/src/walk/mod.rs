@@ -5,5 +5,6 @@ pub mod capture;
 pub mod exchange;
 pub mod guarded;
 pub mod memory;
+pub mod published;
 pub mod self_walk;
 pub mod walk_fault;

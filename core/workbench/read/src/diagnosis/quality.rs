@@ -10,7 +10,7 @@ use super::{EstimatedShare, Fact, Finding, Rule, FEW_SAMPLES, LISTED, MIN_FINDIN
 /// Smallest share of samples without a complete stack.
 const MISSING_SHARE: f64 = 0.05;
 /// Reason frames: see `core/agent/signal/src/drop_reason.rs`, and the frames of cut stacks.
-const REASONS: [&str; 14] = [
+const REASONS: [&str; 13] = [
     "[ring_full]",
     "[no_thread_state]",
     "[faulted_read]",
@@ -24,7 +24,6 @@ const REASONS: [&str; 14] = [
     "[faults_blocked]",
     "[signal_blocked]",
     "[truncated]",
-    "[unknown_caller]",
 ];
 
 /// Findings about the profile.

@@ -1,0 +1,192 @@
+//! Turns `.eh_frame` into rows of a table. Normal threads only; the bytes may be anything.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, Encoding, EndianSlice, LittleEndian, Operation, Register, RegisterRule,
+    UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow,
+};
+
+use super::image::UnwindInformation;
+use crate::rule::{CallerFramePointer, FrameAddress, RuleNumbers, UnwindRule, FRAME_POINTER, NO_RULE, STACK_POINTER};
+use crate::table::{Row, UnwindTable};
+
+/// The longest functions have some 3,000.
+const MAX_ROWS_OF_FUNCTION: usize = 65_536;
+/// libarrow and OpenBLAS have half a million.
+const MAX_ROWS: usize = 4 << 20;
+/// Code between two functions that is padding.
+const MAX_PADDING: u32 = 64;
+/// An object takes 15 to 20 ms per MB of `.eh_frame`.
+const MAX_DURATION: Duration = Duration::from_secs(2);
+/// DWARF number of the return address.
+const RETURN_ADDRESS: Register = Register(16);
+
+type Section<'a> = EhFrame<EndianSlice<'a, LittleEndian>>;
+
+/// The table of an object; `None` beyond a limit, or if the unwind information has no function.
+pub(super) fn table(
+    information: &UnwindInformation,
+    code: &Range<u64>,
+    numbers: &mut RuleNumbers,
+) -> Option<UnwindTable> {
+    let code_bytes = u32::try_from(code.end.checked_sub(code.start)?).ok()?;
+    let section = EhFrame::new(&information.bytes, LittleEndian);
+    let bases = BaseAddresses::default().set_eh_frame(information.address).set_text(code.start);
+    let mut context = UnwindContext::new();
+    let mut last_cie = None;
+    let mut entries = section.entries(&bases);
+    let (mut rows, mut ends) = (Vec::new(), Vec::new());
+    let begin = Instant::now();
+    // An entry that cannot be parsed hides those behind it.
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else { continue };
+        let function = partial.parse(|section, bases, offset| match &last_cie {
+            Some((known, cie)) if *known == offset => Ok(Clone::clone(cie)),
+            _ => {
+                let cie = section.cie_from_offset(bases, offset)?;
+                last_cie = Some((offset, cie.clone()));
+                Ok(cie)
+            }
+        });
+        let Ok(function) = function else { continue };
+        let addresses = function.initial_address()..function.end_address();
+        if addresses.is_empty() || !code.contains(&addresses.start) || addresses.end > code.end {
+            continue;
+        }
+        if rows.len() > MAX_ROWS || begin.elapsed() > MAX_DURATION {
+            return None;
+        }
+        let (is_signal_frame, encoding) = (function.is_signal_trampoline(), function.cie().encoding());
+        let converter = RowConverter { section: &section, encoding, is_signal_frame };
+        let first_row = rows.len();
+        if let Ok(mut function_rows) = function.rows(&section, &bases, &mut context) {
+            // A row that cannot be evaluated ends the function: what follows would have the wrong rule.
+            while let Ok(Some(row)) = function_rows.next_row() {
+                if rows.len() - first_row > MAX_ROWS_OF_FUNCTION {
+                    break;
+                }
+                if addresses.contains(&row.start_address()) && row.start_address() < row.end_address() {
+                    let address = (row.start_address() - code.start) as u32;
+                    let begins_function = rows.len() == first_row;
+                    rows.push(Row { address, rule: numbers.number(converter.rule(row)), begins_function });
+                    ends.push((row.end_address().min(addresses.end) - code.start) as u32);
+                }
+            }
+        }
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    close_gaps(&mut rows, ends);
+    Some(UnwindTable::of_rows(rows, code_bytes))
+}
+
+/// Adds a row without a rule where code follows a row that ends, unless it is padding.
+fn close_gaps(rows: &mut Vec<Row>, ends: Vec<u32>) {
+    let mut starts: Vec<u32> = rows.iter().map(|row| row.address).collect();
+    starts.sort_unstable();
+    for end in ends {
+        let next = starts.get(starts.partition_point(|start| *start < end));
+        if next.is_none_or(|next| next - end > MAX_PADDING) {
+            rows.push(Row { address: end, rule: NO_RULE, begins_function: false });
+        }
+    }
+}
+
+struct RowConverter<'s, 'a> {
+    section: &'s Section<'a>,
+    encoding: Encoding,
+    is_signal_frame: bool,
+}
+
+impl RowConverter<'_, '_> {
+    fn rule(&self, row: &UnwindTableRow<usize>) -> UnwindRule {
+        if self.is_signal_frame {
+            return UnwindRule::without_frame(FrameAddress::SignalFrame);
+        }
+        match row.register(RETURN_ADDRESS) {
+            Some(RegisterRule::Offset(-8)) => {}
+            Some(RegisterRule::Undefined) => return UnwindRule::without_frame(FrameAddress::Root),
+            _ => return UnwindRule::NONE,
+        }
+        match self.frame_address(row.cfa()) {
+            None => UnwindRule::NONE,
+            Some(frame_address) => UnwindRule { frame_address, frame_pointer: self.frame_pointer(row) },
+        }
+    }
+
+    fn frame_address(&self, rule: &CfaRule<usize>) -> Option<FrameAddress> {
+        match rule {
+            CfaRule::RegisterAndOffset { register, offset } => register_and_offset(*register, *offset),
+            CfaRule::Expression(expression) => match *self.operations(expression)?.as_slice() {
+                [Operation::RegisterOffset { register, offset, .. }] => register_and_offset(register, offset),
+                [Operation::RegisterOffset { register, offset, .. }, Operation::Deref { size: 8, .. }] => {
+                    loaded(register, offset, 0)
+                }
+                [Operation::RegisterOffset { register, offset, .. }, Operation::Deref { size: 8, .. }, Operation::PlusConstant { value }] => {
+                    loaded(register, offset, value)
+                }
+                // What linkers write for a lazy linkage table (`elf_x86_64_eh_frame_plt` in binutils 2.20–2.45).
+                [Operation::RegisterOffset { register: stack_pointer, offset: 8, .. }, Operation::RegisterOffset { register: RETURN_ADDRESS, offset: 0, .. }, Operation::UnsignedConstant { value: 15 }, Operation::And, Operation::UnsignedConstant { value: pushed_at @ 0..=15 }, Operation::Ge, Operation::UnsignedConstant { value: 3 }, Operation::Shl, Operation::Plus]
+                    if stack_pointer == Register(u16::from(STACK_POINTER)) =>
+                {
+                    Some(FrameAddress::LinkageTable { pushed_at: pushed_at as u8 })
+                }
+                _ => None,
+            },
+        }
+    }
+
+    fn frame_pointer(&self, row: &UnwindTableRow<usize>) -> CallerFramePointer {
+        let frame_pointer = Register(u16::from(FRAME_POINTER));
+        match row.register(frame_pointer) {
+            None | Some(RegisterRule::SameValue) => CallerFramePointer::Unchanged,
+            Some(RegisterRule::Offset(offset)) => match i16::try_from(offset / 8) {
+                Ok(words) if offset % 8 == 0 && words != 0 && words > i16::MIN && words < i16::MAX => {
+                    CallerFramePointer::Saved { words }
+                }
+                _ => CallerFramePointer::Lost,
+            },
+            Some(RegisterRule::Expression(expression)) => match self.operations(&expression).as_deref() {
+                Some([Operation::RegisterOffset { register, offset: 0, .. }]) if *register == frame_pointer => {
+                    CallerFramePointer::SavedAtFramePointer
+                }
+                _ => CallerFramePointer::Lost,
+            },
+            Some(_) => CallerFramePointer::Lost,
+        }
+    }
+
+    /// The operations of an expression; `None` for a long or invalid one.
+    fn operations(
+        &self,
+        expression: &UnwindExpression<usize>,
+    ) -> Option<Vec<Operation<EndianSlice<'_, LittleEndian>>>> {
+        const MAX_OPERATIONS: usize = 16;
+        let mut operations = expression.get(self.section).ok()?.operations(self.encoding);
+        let mut list = Vec::new();
+        while let Some(operation) = operations.next().ok()? {
+            if list.len() == MAX_OPERATIONS {
+                return None;
+            }
+            list.push(operation);
+        }
+        Some(list)
+    }
+}
+
+/// The number of a general register.
+fn general(register: Register) -> Option<u8> {
+    u8::try_from(register.0).ok().filter(|number| *number < 16)
+}
+
+fn register_and_offset(register: Register, offset: i64) -> Option<FrameAddress> {
+    Some(FrameAddress::Register { register: general(register)?, offset: offset.try_into().ok()? })
+}
+
+fn loaded(register: Register, offset: i64, added: u64) -> Option<FrameAddress> {
+    let words = u8::try_from(added / 8).ok().filter(|_| added.is_multiple_of(8))?;
+    Some(FrameAddress::Loaded { register: general(register)?, offset: offset.try_into().ok()?, words })
+}

@@ -1,0 +1,74 @@
+//! Unwinds native stacks in signal handlers and allocator hooks; never knows a language. `build` turns the unwind information of
+//! loaded files into compact tables on normal threads; `walk` follows a stack by them, without allocation, lock or DWARF. What a walk
+//! cannot continue, such as generated code, its caller continues with the exact registers.
+//!
+//! The modules, each of which uses only those before it: `end`, `rule` · `table` · `snapshot` · `walk` · `build`.
+//!
+//! Tables exist for x86-64. Elsewhere each walk ends at once with [`WalkEnd::NoTable`].
+
+mod build;
+mod end;
+mod rule;
+mod snapshot;
+mod table;
+mod walk;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Once;
+
+use spanprof_signal::{BorrowedValue, Memory, Published};
+
+pub use build::{first_code, refresh, stats, UnwindTableStats};
+pub use end::WalkEnd;
+use snapshot::Snapshot;
+pub use walk::{is_indirect_call, NativeFrame, Registers, Walk};
+
+static SNAPSHOT: Published<Snapshot> = Published::new();
+
+static SHOWS_NATIVE_CALLEES: AtomicBool = AtomicBool::new(true);
+
+/// Sets whether stacks of a managed language show the native functions that its code called (`native_frames`).
+pub fn show_native_callees(is_shown: bool) {
+    SHOWS_NATIVE_CALLEES.store(is_shown, Ordering::Relaxed);
+}
+
+/// See [`show_native_callees`]. Safe in handlers.
+pub fn shows_native_callees() -> bool {
+    SHOWS_NATIVE_CALLEES.load(Ordering::Relaxed)
+}
+
+/// The tables, which stay valid until this is dropped.
+pub struct UnwindTables(BorrowedValue<'static, Snapshot>);
+
+impl UnwindTables {
+    /// `None` before the first [`refresh`]. Safe in handlers.
+    #[inline]
+    pub fn borrow() -> Option<Self> {
+        SNAPSHOT.borrow().map(Self)
+    }
+
+    /// A walk from a function with these registers.
+    #[inline]
+    pub fn walk<M: Memory>(&self, memory: M, registers: Registers) -> Walk<'_, M> {
+        Walk::new(self.0.get(), memory, registers, None)
+    }
+
+    /// A walk of the interrupted thread.
+    #[inline]
+    pub fn walk_interrupted<M: Memory>(&self, memory: M, context: &libc::ucontext_t) -> Walk<'_, M> {
+        let saved = std::ptr::from_ref(context) as u64 + walk::CONTEXT_REGISTERS;
+        Walk::new(self.0.get(), memory, Registers::interrupted(context), Some(saved))
+    }
+
+    /// Whether an address is code of a loaded file.
+    #[inline]
+    pub fn is_in_file(&self, address: u64) -> bool {
+        self.0.get().object(address).is_some()
+    }
+}
+
+/// Prepares for forks of this process; before the first [`refresh`].
+pub fn install_fork_reset() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| spanprof_os::reset_in_child_by(|| SNAPSHOT.forget_readers()));
+}

@@ -1,0 +1,296 @@
+//! Walks a stack from function to caller, by the rules of the tables. Runs in signal handlers and allocator hooks: no allocation, no
+//! lock, no thread-local storage, under 0.5 KB of stack. All memory is read through [`Memory`].
+//!
+//! # Layouts
+//! | what | where | versions |
+//! |---|---|---|
+//! | registers in the kernel's `ucontext_t` | 40 bytes from its start, in the order of `REG_R8` … (`sysdeps/unix/sysv/linux/x86/sys/ucontext.h`) | glibc 2.17–2.43, musl |
+//! | the context of a handler's frame | at the stack pointer in `__restore_rt` (`arch/x86/include/asm/sigframe.h`: `rt_sigframe`) | Linux 2.6–6.18 |
+
+use spanprof_signal::Memory;
+
+use crate::end::WalkEnd;
+use crate::rule::{CallerFramePointer, FrameAddress, UnwindRule, FRAME_POINTER, STACK_POINTER};
+use crate::snapshot::Snapshot;
+
+/// Registers of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers {
+    /// The instruction, or the return address in a caller.
+    pub pc: u64,
+    /// rsp, or sp.
+    pub stack_pointer: u64,
+    /// rbp, or x29. `None`: not known.
+    pub frame_pointer: Option<u64>,
+}
+
+impl Registers {
+    /// Of the interrupted function.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub fn interrupted(context: &libc::ucontext_t) -> Self {
+        let register = |number: libc::c_int| context.uc_mcontext.gregs[number as usize] as u64;
+        let frame_pointer = Some(register(libc::REG_RBP));
+        Self { pc: register(libc::REG_RIP), stack_pointer: register(libc::REG_RSP), frame_pointer }
+    }
+
+    /// Of the interrupted function.
+    #[cfg(target_arch = "aarch64")]
+    #[inline]
+    pub fn interrupted(context: &libc::ucontext_t) -> Self {
+        let registers = &context.uc_mcontext;
+        Self { pc: registers.pc, stack_pointer: registers.sp, frame_pointer: Some(registers.regs[29]) }
+    }
+}
+
+/// A function on the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NativeFrame {
+    /// The interrupted instruction, or an address in the call instruction of a caller: names and lines of this address are right.
+    pub pc: u64,
+    /// Its part of the stack begins here.
+    pub stack_pointer: u64,
+    /// The end of that part: the stack pointer of the caller. Equal to its begin for a signal frame, which may be on another stack.
+    pub frame_address: u64,
+}
+
+/// First address that can be code: page zero is none.
+const FIRST_CODE: u64 = 4096;
+/// Offset of the registers in a `ucontext_t`.
+pub const CONTEXT_REGISTERS: u64 = 40;
+const SAVED_PC: u64 = 16;
+/// The place of each register, by its DWARF number, in the kernel's context.
+const SAVED: [u8; 16] = [13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7];
+/// Bytes that an entry of a linkage table has; lazy ones push a word in it.
+const LINKAGE_ENTRY_BYTES: u64 = 16;
+/// Maximum distance of two frame pointers of a real stack.
+const MAX_FRAME_BYTES: u64 = 4 << 20;
+
+/// A walk in progress.
+pub struct Walk<'s, M> {
+    tables: &'s Snapshot,
+    memory: M,
+    registers: Registers,
+    /// Whether `pc` is an instruction that was about to execute, not a return address.
+    is_interrupted: bool,
+    /// Address of the interrupted function's registers in a context of the kernel; `None` in callers.
+    saved: Option<u64>,
+    /// Whether a caller was found without a rule: the consumer must confirm it by other means.
+    is_guessed: bool,
+}
+
+impl<'s, M: Memory> Walk<'s, M> {
+    pub(crate) fn new(tables: &'s Snapshot, memory: M, registers: Registers, saved: Option<u64>) -> Self {
+        Self { tables, memory, registers, is_interrupted: true, saved, is_guessed: false }
+    }
+
+    /// The registers of the current function: exact for whoever continues where the tables end.
+    #[inline]
+    pub fn registers(&self) -> Registers {
+        self.registers
+    }
+
+    /// Sets the frame pointer of the current function, which the caller found by other means.
+    pub fn set_frame_pointer(&mut self, frame_pointer: u64) {
+        self.registers.frame_pointer = Some(frame_pointer);
+    }
+
+    /// Whether a caller was found without a rule, by the frame pointer or a word on the stack: it may be wrong.
+    #[inline]
+    pub fn is_guessed(&self) -> bool {
+        self.is_guessed
+    }
+
+    /// The address that names the current function: that of the call in a caller.
+    #[inline]
+    pub fn pc(&self) -> u64 {
+        self.registers.pc.wrapping_sub(u64::from(!self.is_interrupted))
+    }
+
+    /// The address at which the current function begins. Normal threads only.
+    pub fn function_start(&self) -> Option<u64> {
+        self.tables.function_start(self.pc())
+    }
+
+    /// Moves to the caller; returns the frame that it left. After an end the current function is the last one that is known.
+    #[inline]
+    pub fn step(&mut self) -> Result<NativeFrame, WalkEnd> {
+        let pc = self.pc();
+        let rule = match self.tables.rule(pc) {
+            Err(WalkEnd::NoTable) => UnwindRule::NONE,
+            rule => rule?,
+        };
+        let stack_pointer = self.registers.stack_pointer;
+        let frame_address = match rule.frame_address {
+            FrameAddress::Unknown => self.without_rule()?,
+            FrameAddress::Root => return Err(WalkEnd::Root),
+            FrameAddress::SignalFrame => {
+                self.restore(stack_pointer.wrapping_add(CONTEXT_REGISTERS))?;
+                return Ok(NativeFrame { pc, stack_pointer, frame_address: stack_pointer });
+            }
+            _ => {
+                let frame_address = self.frame_address(rule)?;
+                let frame_pointer = self.caller_frame_pointer(rule, frame_address)?;
+                self.leave(frame_address, frame_pointer)?;
+                frame_address
+            }
+        };
+        Ok(NativeFrame { pc, stack_pointer, frame_address })
+    }
+
+    #[inline]
+    fn word(&self, address: u64) -> Result<u64, WalkEnd> {
+        self.memory.word(address as usize).map(|word| word as u64).ok_or(WalkEnd::FaultedRead)
+    }
+
+    #[inline]
+    fn register(&self, number: u8) -> Result<u64, WalkEnd> {
+        match number {
+            STACK_POINTER => Ok(self.registers.stack_pointer),
+            FRAME_POINTER => self.registers.frame_pointer.ok_or(WalkEnd::UnknownRegister),
+            _ => {
+                let place = SAVED.get(usize::from(number)).ok_or(WalkEnd::UnknownRegister)?;
+                self.word(self.saved.ok_or(WalkEnd::UnknownRegister)?.wrapping_add(u64::from(*place) * 8))
+            }
+        }
+    }
+
+    #[inline]
+    fn frame_address(&self, rule: UnwindRule) -> Result<u64, WalkEnd> {
+        let plus = |register: u64, offset: i32| register.wrapping_add_signed(i64::from(offset));
+        match rule.frame_address {
+            FrameAddress::Register { register, offset } => Ok(plus(self.register(register)?, offset)),
+            FrameAddress::Loaded { register, offset, words } => {
+                Ok(self.word(plus(self.register(register)?, offset))?.wrapping_add(8 * u64::from(words)))
+            }
+            FrameAddress::LinkageTable { pushed_at } => {
+                let has_pushed = self.registers.pc % LINKAGE_ENTRY_BYTES >= u64::from(pushed_at);
+                Ok(self.registers.stack_pointer.wrapping_add(8 + 8 * u64::from(has_pushed)))
+            }
+            FrameAddress::Unknown | FrameAddress::Root | FrameAddress::SignalFrame => Err(WalkEnd::NoRule),
+        }
+    }
+
+    #[inline]
+    fn caller_frame_pointer(&self, rule: UnwindRule, frame_address: u64) -> Result<Option<u64>, WalkEnd> {
+        match rule.frame_pointer {
+            CallerFramePointer::Unchanged => Ok(self.registers.frame_pointer),
+            CallerFramePointer::Lost => Ok(None),
+            CallerFramePointer::Saved { words } => {
+                self.word(frame_address.wrapping_add_signed(8 * i64::from(words))).map(Some)
+            }
+            CallerFramePointer::SavedAtFramePointer => match self.registers.frame_pointer {
+                Some(address) => self.word(address).map(Some),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// Returns to the caller with this frame address.
+    #[inline]
+    fn leave(&mut self, frame_address: u64, frame_pointer: Option<u64>) -> Result<(), WalkEnd> {
+        if frame_address <= self.registers.stack_pointer || !frame_address.is_multiple_of(8) {
+            return Err(WalkEnd::InvalidFrame);
+        }
+        let pc = self.word(frame_address - 8)?;
+        if pc < FIRST_CODE {
+            return Err(WalkEnd::Root);
+        }
+        self.registers = Registers { pc, stack_pointer: frame_address, frame_pointer };
+        self.is_interrupted = false;
+        self.saved = None;
+        Ok(())
+    }
+
+    /// Continues in the function that a signal interrupted.
+    fn restore(&mut self, saved: u64) -> Result<(), WalkEnd> {
+        let register = |place: u64| self.word(saved.wrapping_add(8 * place));
+        let [stack_pointer, frame_pointer] =
+            [STACK_POINTER, FRAME_POINTER].map(|number| SAVED.get(usize::from(number)).map_or(0, |place| *place));
+        let registers = Registers {
+            pc: register(SAVED_PC)?,
+            stack_pointer: register(u64::from(stack_pointer))?,
+            frame_pointer: Some(register(u64::from(frame_pointer))?),
+        };
+        if registers.pc < FIRST_CODE {
+            return Err(WalkEnd::InvalidFrame);
+        }
+        self.registers = registers;
+        self.is_interrupted = true;
+        self.saved = Some(saved);
+        Ok(())
+    }
+
+    /// The caller of code without a rule: by the return address at the stack pointer of an interrupted function, which short
+    /// assembly and linkage tables have, else by the frame pointer. Both must follow a call.
+    fn without_rule(&mut self) -> Result<u64, WalkEnd> {
+        let Registers { stack_pointer, frame_pointer, .. } = self.registers;
+        let at_stack_pointer =
+            self.is_interrupted && self.word(stack_pointer).is_ok_and(|word| self.follows_call(word));
+        if at_stack_pointer {
+            let frame_address = stack_pointer.wrapping_add(8);
+            self.leave(frame_address, frame_pointer)?;
+            self.is_guessed = true;
+            return Ok(frame_address);
+        }
+        let (return_address, frame_address, caller) = self.by_frame_pointer()?;
+        if !self.follows_call(return_address) {
+            return Err(WalkEnd::NoRule);
+        }
+        self.leave(frame_address, Some(caller))?;
+        self.is_guessed = true;
+        Ok(frame_address)
+    }
+
+    /// Moves to the caller of code that is in no file and has frame pointers, as generated code mostly has.
+    pub fn step_by_frame_pointer(&mut self) -> Result<NativeFrame, WalkEnd> {
+        let (pc, stack_pointer) = (self.pc(), self.registers.stack_pointer);
+        let (_, frame_address, caller) = self.by_frame_pointer()?;
+        self.leave(frame_address, Some(caller))?;
+        self.is_guessed = true;
+        Ok(NativeFrame { pc, stack_pointer, frame_address })
+    }
+
+    /// Return address, frame address and the caller's frame pointer by the current frame pointer, if it is near.
+    fn by_frame_pointer(&self) -> Result<(u64, u64, u64), WalkEnd> {
+        let frame_pointer = self.registers.frame_pointer.ok_or(WalkEnd::NoRule)?;
+        if frame_pointer == 0 && cfg!(target_arch = "aarch64") {
+            return Err(WalkEnd::Root);
+        }
+        let is_near =
+            frame_pointer.checked_sub(self.registers.stack_pointer).is_some_and(|bytes| bytes <= MAX_FRAME_BYTES);
+        if !is_near || !frame_pointer.is_multiple_of(8) {
+            return Err(WalkEnd::NoRule);
+        }
+        let frame_address = frame_pointer.wrapping_add(16);
+        Ok((self.word(frame_address - 8)?, frame_address, self.word(frame_pointer)?))
+    }
+
+    /// Whether a word is the address after a call: of a function of a loaded file (`e8`), or an indirect one (`ff /2`).
+    fn follows_call(&self, word: u64) -> bool {
+        if word < FIRST_CODE || self.tables.object(word - 1).is_none() {
+            return false;
+        }
+        let Ok(code) = self.word(word - 8).map(u64::to_le_bytes) else { return false };
+        if cfg!(target_arch = "aarch64") {
+            // `bl` or `blr`.
+            let instruction = u32::from_le_bytes([code[4], code[5], code[6], code[7]]);
+            return instruction >> 26 == 0b10_0101 || instruction & 0xffff_fc1f == 0xd63f_0000;
+        }
+        if let [.., 0xe8, a, b, c, d] = code {
+            let target = word.wrapping_add_signed(i64::from(i32::from_le_bytes([a, b, c, d])));
+            if self.tables.object(target).is_some() {
+                return true;
+            }
+        }
+        is_indirect_call(&code)
+    }
+}
+
+/// Whether code ends with an indirect call: `ff /2` with one of the lengths of its operand.
+pub fn is_indirect_call(code: &[u8; 8]) -> bool {
+    // Bits 3 to 5 of the byte after the operation code are 2.
+    let has_length =
+        |length: usize| matches!(code.get(8 - length..), Some([0xff, operand, ..]) if operand >> 3 & 7 == 2);
+    [2, 3, 4, 6, 7].into_iter().any(has_length)
+}
