@@ -140,7 +140,23 @@ impl<'s, M: Memory> Walk<'s, M> {
 
     #[inline]
     fn word(&self, address: u64) -> Result<u64, WalkEnd> {
+        if self.is_guessed {
+            return self.doubtful_word(address);
+        }
         self.memory.word(address as usize).map(|word| word as u64).ok_or(WalkEnd::FaultedRead)
+    }
+
+    /// The word at an address that is of this stack only if the frame pointer is one. No fault outside of the page of the stack
+    /// pointer.
+    fn doubtful_word(&self, address: u64) -> Result<u64, WalkEnd> {
+        const PAGE_BITS: u32 = 12;
+        let is_on_page = |address: u64| address >> PAGE_BITS == self.registers.stack_pointer >> PAGE_BITS;
+        let word = if is_on_page(address) && is_on_page(address.wrapping_add(7)) {
+            self.memory.word(address as usize)
+        } else {
+            self.memory.guess(address as usize)
+        };
+        word.map(|word| word as u64).ok_or(WalkEnd::FaultedRead)
     }
 
     #[inline]
@@ -263,7 +279,7 @@ impl<'s, M: Memory> Walk<'s, M> {
             return Err(WalkEnd::NoRule);
         }
         let frame_address = frame_pointer.wrapping_add(16);
-        Ok((self.word(frame_address - 8)?, frame_address, self.word(frame_pointer)?))
+        Ok((self.doubtful_word(frame_address - 8)?, frame_address, self.doubtful_word(frame_pointer)?))
     }
 
     /// Whether a word is the address after a call: of a function of a loaded file (`e8`), or an indirect one (`ff /2`).
@@ -293,4 +309,35 @@ pub fn is_indirect_call(code: &[u8; 8]) -> bool {
     let has_length =
         |length: usize| matches!(code.get(8 - length..), Some([0xff, operand, ..]) if operand >> 3 & 7 == 2);
     [2, 3, 4, 6, 7].into_iter().any(has_length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{ObjectCode, TableState};
+
+    /// Every address outside of the page at 0x7000 would fault.
+    struct OnePage;
+
+    impl Memory for OnePage {
+        fn word(&self, address: usize) -> Option<usize> {
+            assert_eq!(address >> 12, 7, "{address:x}");
+            Some(0)
+        }
+
+        fn guess(&self, address: usize) -> Option<usize> {
+            (address >> 12 == 7).then_some(0)
+        }
+    }
+
+    #[test]
+    fn a_frame_pointer_with_another_value_causes_no_fault() {
+        let code = 0x40_0000..0x41_0000;
+        let tables = Snapshot::new(vec![ObjectCode::new(code.clone(), TableState::LeftOut)]);
+        for frame_pointer in [0x7ff8, 0x9000, 0x20_0000] {
+            let registers = Registers { pc: code.start, stack_pointer: 0x7008, frame_pointer: Some(frame_pointer) };
+            let mut walk = Walk::new(&tables, OnePage, registers, None);
+            assert_eq!(walk.step(), Err(WalkEnd::FaultedRead), "{frame_pointer:x}");
+        }
+    }
 }
