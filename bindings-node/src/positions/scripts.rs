@@ -324,6 +324,7 @@ impl Scripts {
             line: location.map_or(name.start_line, |location| location.0 + 1),
             column: location.map_or(0, |location| location.1 + 1),
             frame_type: FrameType::V8js,
+            native: None,
         };
         let origin = |location: Option<(u32, u32)>, map: &SourceMap| map.origin(location?.0, location?.1);
         let Some(map) = self.map(number) else { return frame };

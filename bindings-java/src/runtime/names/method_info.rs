@@ -31,6 +31,7 @@ impl MethodInfo {
             line: line_of(&self.lines, index),
             column: 0,
             frame_type: FrameType::Jvm,
+            native: None,
         };
         let Some(place) = self.source_map.as_ref().and_then(|map| map.place(method.line)) else { return vec![method] };
         let mut inline = Frame { file: place.file, line: place.line, start_line: 0, ..method.clone() };

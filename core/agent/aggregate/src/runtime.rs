@@ -13,7 +13,9 @@
 //! Samples enter the ring in two ways: *capture* (on a signal of a clock) and *submit* (by the runtime,
 //! `submit` of the handle). The drain treats both alike.
 
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use spanprof_signal::{
     CaptureFn, CaptureOtherFn, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack, SampleKind,
@@ -26,9 +28,9 @@ pub use spanprof_profile::FrameType;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// Qualified name of the function.
-    pub function: std::sync::Arc<str>,
+    pub function: Arc<str>,
     /// Source file as the runtime reports it; empty when unknown.
-    pub file: std::sync::Arc<str>,
+    pub file: Arc<str>,
     /// First line of the function; 0 when unknown.
     pub start_line: u32,
     /// Executing line; 0 when unknown.
@@ -37,11 +39,59 @@ pub struct Frame {
     pub column: u32,
     /// Kind of code: native, or of a language.
     pub frame_type: FrameType,
+    /// The place of native code in its file, on the outermost frame of a location.
+    pub native: Option<NativePlace>,
+}
+
+/// A file that is mapped as code. Addresses are those in the file, as in its symbol table: they do not depend on where a process loaded
+/// it, and receivers look them up in symbols without the addresses of the process (Pyroscope 2.4, OpenTelemetry's eBPF profiler).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NativeMapping {
+    /// First address of the mapped segment.
+    pub start: u64,
+    /// Address after the last.
+    pub limit: u64,
+    /// Offset of the first byte in the file.
+    pub file_offset: u64,
+    /// Path of the file.
+    pub file: Arc<str>,
+    /// `process.executable.build_id.gnu`; empty for none.
+    pub build_id: Arc<str>,
+    /// `process.executable.build_id.htlhash`.
+    pub htlhash: Arc<str>,
+}
+
+/// Where native code is in its file.
+#[derive(Clone, Debug)]
+pub struct NativePlace {
+    /// The file.
+    pub mapping: Arc<NativeMapping>,
+    /// Address in the file of the function's first instruction; of the executing one where it is not known in which function it is.
+    pub address: u64,
+    /// Whether the frame has the name of its file instead of a function.
+    pub is_unnamed: bool,
+}
+
+/// Only frames without a name differ by their address. Otherwise instances of one generic function, or a function and its cold part, would
+/// be several locations with the same name and line.
+impl PartialEq for NativePlace {
+    fn eq(&self, other: &Self) -> bool {
+        let is_equal = || self.address == other.address && self.mapping == other.mapping;
+        self.is_unnamed == other.is_unnamed && (!self.is_unnamed || is_equal())
+    }
+}
+
+impl Eq for NativePlace {}
+
+impl Hash for NativePlace {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.is_unnamed.then_some(self.address).hash(state);
+    }
 }
 
 impl Frame {
     /// The frame that names the type of an object.
-    pub fn of_type(name: impl Into<std::sync::Arc<str>>, frame_type: FrameType) -> Self {
+    pub fn of_type(name: impl Into<Arc<str>>, frame_type: FrameType) -> Self {
         Self { function: name.into(), file: TYPE_FILE.into(), frame_type, ..Self::default() }
     }
 }

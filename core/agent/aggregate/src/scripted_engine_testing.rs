@@ -8,6 +8,7 @@ use crate::engine::{Engine, EngineSettings, SystemAccess, MAX_STACKS};
 use crate::resolve::native_symbols::{NativeCode, NativeFunction, NativeSymbols};
 use crate::resource::Resource;
 use crate::retention::{SlowLimit, TailPolicy};
+use crate::runtime::NativeMapping;
 use crate::testing::FakeRuntime;
 use crate::window::WindowSettings;
 use spanprof_profile::code_origin::OwnCode;
@@ -20,6 +21,8 @@ use spanprof_signal::Ring;
 pub const PROGRAM: u64 = 0x100_0000;
 /// Addresses of functions in a library.
 pub const LIBRARY: u64 = 0x200_0000;
+/// Addresses in that library without a symbol.
+pub const LIBRARY_PART: u64 = 0x208_0000;
 /// Addresses of functions in an unloaded library.
 pub const UNLOADED: u64 = 0x300_0000;
 /// Addresses at which several libraries were loaded.
@@ -40,12 +43,30 @@ impl NativeSymbols for ScriptedSymbols {
     }
 
     fn function(&mut self, pc: u64, _position: u64) -> Option<NativeFunction> {
-        let (symbol, file) = match pc {
-            LIBRARY.. => ("getenv", "/lib/libc.so.6"),
-            PROGRAM.. => ("main", "/bin/program"),
+        let (symbol, start, file) = match pc {
+            LIBRARY_PART..UNLOADED => (None, None, "/lib/libc.so.6"),
+            LIBRARY.. => (Some("getenv"), Some(LIBRARY), "/lib/libc.so.6"),
+            PROGRAM.. => (Some("main"), Some(PROGRAM), "/bin/program"),
             _ => return None,
         };
-        Some(NativeFunction { symbol: Some(symbol.into()), file: file.into(), is_own: false })
+        Some(NativeFunction { symbol: symbol.map(Into::into), start, file: file.into(), is_own: false })
+    }
+
+    fn place(&mut self, pc: u64, _position: u64, start: Option<u64>) -> Option<(Arc<NativeMapping>, u64)> {
+        let (first, file) = match pc {
+            LIBRARY.. => (LIBRARY, "/lib/libc.so.6"),
+            PROGRAM.. => (PROGRAM, "/bin/program"),
+            _ => return None,
+        };
+        let mapping = NativeMapping {
+            start: 0x1000,
+            limit: 0x101_0000,
+            file_offset: 0x800,
+            file: file.into(),
+            build_id: "c0ffee".into(),
+            htlhash: "0123".into(),
+        };
+        Some((mapping.into(), start.unwrap_or(pc) - first + 0x1000))
     }
 
     fn refresh(&mut self, _ring: &Ring) -> bool {

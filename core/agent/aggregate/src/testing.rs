@@ -105,6 +105,7 @@ fn frame(function: &str, file: &str, start_line: u32) -> Frame {
         line: start_line,
         column: 0,
         frame_type: FrameType::Native,
+        native: None,
     }
 }
 

@@ -144,15 +144,15 @@ impl Dictionary {
         moved.map(|(old, new)| (MappingId(old), MappingId(new))).collect()
     }
 
-    /// As [`Self::replace_functions`], for the lines and the mappings of locations.
+    /// As [`Self::replace_functions`], for mappings, addresses and lines of locations.
     pub(crate) fn replace_locations(
         &mut self,
-        changes: &[(LocationId, MappingId, Vec<Line>)],
+        changes: &[(LocationId, MappingId, u64, Vec<Line>)],
     ) -> HashMap<LocationId, LocationId> {
         let mut stored = Vec::with_capacity(changes.len());
-        for (id, mapping, lines) in changes {
+        for &(id, mapping, address, ref lines) in changes {
             let lines = self.line_lists.intern(lines);
-            stored.push((id.0, StoredLocation { mapping: *mapping, lines, ..self.locations.get(id.index()) }));
+            stored.push((id.0, StoredLocation { mapping, address, lines, ..self.locations.get(id.index()) }));
         }
         let moved = self.locations.replace(&stored).into_iter();
         moved.map(|(old, new)| (LocationId(old), LocationId(new))).collect()

@@ -153,13 +153,15 @@ fn replaced_mappings(dictionary: &mut Dictionary, paths: &NewTexts) -> HashMap<M
     dictionary.replace_mappings(&changes)
 }
 
-/// Replaces functions and mappings of locations; the result is as that of [`RedactedIds::functions`].
+/// Replaces functions and mappings of locations; the result is as that of [`RedactedIds::functions`]. A location of a function with
+/// another name loses its address, which leads to the name in the symbols of the file.
 fn replaced_locations(
     dictionary: &mut Dictionary,
     functions: &HashMap<FunctionId, Option<FunctionId>>,
+    renamed: &HashSet<FunctionId>,
     mappings: &HashMap<MappingId, MappingId>,
 ) -> HashMap<LocationId, Option<LocationId>> {
-    if functions.is_empty() && mappings.is_empty() {
+    if functions.is_empty() && renamed.is_empty() && mappings.is_empty() {
         return HashMap::new();
     }
     let (mut changes, mut dropped) = (Vec::new(), Vec::new());
@@ -168,7 +170,10 @@ fn replaced_locations(
         let location = dictionary.get_location(id);
         let mapping = mappings.get(&location.mapping).copied().unwrap_or(location.mapping);
         let is_changed = |line: &Line| functions.contains_key(&line.function);
-        if mapping == location.mapping && !location.lines.iter().any(is_changed) {
+        let is_renamed = location.lines.iter().any(|line| renamed.contains(&line.function));
+        let address = if is_renamed { 0 } else { location.address };
+        let is_kept = (mapping, address) == (location.mapping, location.address);
+        if is_kept && !location.lines.iter().any(is_changed) {
             continue;
         }
         let new_line = |line: &Line| {
@@ -179,7 +184,7 @@ fn replaced_locations(
         if lines.is_empty() && !location.lines.is_empty() {
             dropped.push((id, None));
         } else {
-            changes.push((id, mapping, lines));
+            changes.push((id, mapping, address, lines));
         }
     }
     let moved = dictionary.replace_locations(&changes).into_iter().map(|(old, new)| (old, Some(new)));
@@ -199,9 +204,13 @@ impl RedactedIds<'_> {
         if names.is_empty() && paths.is_empty() {
             return HashMap::new();
         }
+        let is_renamed =
+            |function: &Function| [function.name, function.system_name].iter().any(|name| names.contains_key(name));
+        let all = dictionary.functions().iter().enumerate();
+        let renamed = all.filter(|(_, function)| is_renamed(function)).map(|(id, _)| FunctionId(id as u32)).collect();
         let functions = self.functions(dictionary, &names, &paths);
         let mappings = replaced_mappings(dictionary, &paths);
-        let locations = replaced_locations(dictionary, &functions, &mappings);
+        let locations = replaced_locations(dictionary, &functions, &renamed, &mappings);
         let mut if_empty = LocationId::EMPTY;
         if locations.values().any(Option::is_none) {
             let name = dictionary.string(NO_FRAMES);

@@ -120,6 +120,26 @@ fn functions_and_labels_that_become_equal_are_one_sample() {
 }
 
 #[test]
+fn a_function_with_a_redacted_name_has_no_address_by_which_symbols_name_it() {
+    let mut data = profile(&[sample(&["unseal_vault", "main"], ["region", "eu"], 7)]);
+    let ProfilesData { dictionary, resources } = &mut data;
+    let stack = &mut resources[0].profiles[0].samples[0].stack;
+    let mapping = dictionary.mapping(Mapping { memory_limit: 0x9000, ..Mapping::default() });
+    let native = |dictionary: &mut Dictionary, function: LocationId| {
+        let lines = dictionary.get_location(function).lines.to_vec();
+        dictionary.location(Location { mapping, address: 0x1000, lines: &lines, ..Location::default() })
+    };
+    let functions = dictionary.get_stack(*stack).to_vec();
+    let locations: Vec<_> = functions.into_iter().map(|function| native(dictionary, function)).collect();
+    *stack = dictionary.stack(&locations);
+    let rule = rule(&[("where", "function"), ("match", ".*vault"), ("action", "replace")]);
+    let redacted = UnredactedProfiles::new(data).redacted(&mut redactor(vec![rule]));
+    let stack = redacted.dictionary.get_stack(samples(&redacted)[0].stack);
+    let addresses: Vec<_> = stack.iter().map(|id| redacted.dictionary.get_location(*id).address).collect();
+    assert_eq!(addresses, [0, 0x1000]);
+}
+
+#[test]
 fn dropped_functions_leave_their_callers_and_callees() {
     let before = [sample(&["leaf", "secret_1", "main"], ["a", "b"], 3), sample(&["secret_2"], ["a", "b"], 4)];
     let rules = vec![rule(&[("where", "function"), ("match", "^secret_"), ("action", "drop")])];

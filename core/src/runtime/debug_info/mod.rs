@@ -89,7 +89,7 @@ impl DebugSymbols {
             };
             let Some(function) = name.filter(|name| !name.is_empty()) else { continue };
             let SourcePosition { line, column, .. } = position;
-            out.push(Frame { function, file, start_line: 0, line, column, frame_type: FrameType::Rust });
+            out.push(Frame { function, file, line, column, frame_type: FrameType::Rust, ..Frame::default() });
         }
         let is_named = out.len() > before;
         self.is_program_stripped |= !is_named && native.is_of_program && self.file_symbols.is_without_table(&object);

@@ -79,6 +79,7 @@ impl CodeObjectInfo {
             line: position.line,
             column: position.column,
             frame_type: FrameType::Cpython,
+            native: None,
         }
     }
 

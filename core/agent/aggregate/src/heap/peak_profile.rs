@@ -6,14 +6,14 @@ use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
 use crate::resource::Resource;
 use crate::runtime::Frame;
-use crate::window::{frame_line, own_code_comment};
+use crate::window::{frames_location, own_code_comment};
 use spanprof_profile::code_origin::OwnCode;
 use spanprof_profile::encode::pprof::{self, names};
 use spanprof_profile::kinds::{self, KindType};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{
-    AttributeSetId, Dictionary, HeapAge, Location, LocationId, Profile, ProfilesData, ResourceProfiles, Sample, Scope,
-    StackId, Value, ValueType,
+    AttributeSetId, Dictionary, HeapAge, LocationId, Profile, ProfilesData, ResourceProfiles, Sample, Scope, StackId,
+    Value, ValueType,
 };
 
 /// Stacks encoded at most, so that the time of a write is bounded: 3 µs per stack of 30 frames.
@@ -142,10 +142,7 @@ impl PeakBuilder {
         if let Some(location) = self.locations.get(&address) {
             return *location;
         }
-        let lines: Vec<_> = frames.iter().map(|frame| frame_line(&mut self.dictionary, frame)).collect();
-        let frame_type = frames.first().map(|frame| frame.frame_type).unwrap_or_default();
-        let attributes = self.own_code.attributes(&mut self.dictionary, &lines, frame_type);
-        let id = self.dictionary.location(Location { lines: &lines, attributes, ..Location::default() });
+        let id = frames_location(&mut self.dictionary, frames, &self.own_code);
         self.locations.insert(address, id);
         id
     }

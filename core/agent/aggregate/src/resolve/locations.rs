@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::native_symbols::{demangle, frame_of_function, NativeCode, NativeSymbols};
+use super::native_symbols::{demangle, frame_of_function, NativeCode, NativeFunction, NativeSymbols};
 use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
-use crate::runtime::{Frame, FrameType, Runtime};
+use crate::runtime::{Frame, FrameType, NativeMapping, NativePlace, Runtime};
 use spanprof_signal::{DropReason, RawFrame, Ring};
 
 /// Capacity for locations. A window that needs more shows `[too_many_stacks]`; the table is cleared after it.
@@ -84,9 +84,17 @@ impl LocationTable {
             let name = labels_of(LabelSetId(label_set)).into_iter().next().map(|(_, value)| value).unwrap_or_default();
             frames.push(Frame { function: name.into(), ..Frame::default() });
         } else if code != Some(NativeCode::Doubtful) {
+            let mut start = None;
             match raw.native_pc() {
-                Some(pc) => frames.push(runtime.native_frame(self.native_frame(pc, position))),
+                Some(pc) => {
+                    let function = self.native_symbols.function(pc, position);
+                    start = function.as_ref().and_then(|function| function.start);
+                    frames.push(runtime.native_frame(self.native_frame(function)));
+                }
                 None => runtime.resolve(raw, position, &mut frames),
+            }
+            if let Some(pc) = native_pc {
+                add_place(&mut frames, || self.native_symbols.place(pc, position, start));
             }
         }
         if frames.is_empty() {
@@ -113,9 +121,9 @@ impl LocationTable {
         Some(location)
     }
 
-    fn native_frame(&mut self, pc: u64, position: u64) -> Frame {
+    fn native_frame(&mut self, function: Option<NativeFunction>) -> Frame {
         let unknown = || Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
-        let Some(function) = self.native_symbols.function(pc, position) else { return unknown() };
+        let Some(function) = function else { return unknown() };
         let symbol = function.symbol.as_ref().map(|symbol| self.demangled(symbol));
         frame_of_function(&function, symbol)
     }
@@ -208,6 +216,15 @@ impl LocationTable {
         self.contents.clear();
         self.demangled.clear();
     }
+}
+
+/// Adds the place of native code to its function's frame, which inlined frames precede. A frame without a type may follow it, which marks
+/// missing callers.
+fn add_place(frames: &mut [Frame], place: impl FnOnce() -> Option<(Arc<NativeMapping>, u64)>) {
+    let function = frames.iter_mut().rfind(|frame| frame.frame_type != FrameType::Unspecified);
+    let Some(function) = function else { return };
+    let is_unnamed = function.frame_type == FrameType::Native && function.function.starts_with('[');
+    function.native = place().map(|(mapping, address)| NativePlace { mapping, address, is_unnamed });
 }
 
 /// The frame that shows a drop reason.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::runtime::{Frame, FrameType};
+use crate::runtime::{Frame, FrameType, NativeMapping};
 use spanprof_signal::Ring;
 
 /// The native function at an address.
@@ -12,6 +12,8 @@ use spanprof_signal::Ring;
 pub struct NativeFunction {
     /// Its symbol, mangled; `None` without one.
     pub symbol: Option<Arc<str>>,
+    /// Address of its first instruction, where its symbol states it.
+    pub start: Option<u64>,
     /// Path of the shared object or program.
     pub file: PathBuf,
     /// Whether it belongs to the profiler's own library.
@@ -38,6 +40,10 @@ pub trait NativeSymbols: Send {
 
     /// The function that was at `pc` then; `None` outside of loaded files.
     fn function(&mut self, pc: u64, position: u64) -> Option<NativeFunction>;
+
+    /// Where that function is in its file: the mapping, and the address of `start`, or of the function's begin by the unwind table, or of
+    /// `pc`. `None` outside of files that can be read.
+    fn place(&mut self, pc: u64, position: u64, start: Option<u64>) -> Option<(Arc<NativeMapping>, u64)>;
 
     /// Notes the files that were loaded and unloaded; true if there were any.
     fn refresh(&mut self, ring: &Ring) -> bool;

@@ -7,14 +7,14 @@ use crate::hash::WordMap;
 use crate::resolve::locations::{LocationIndex, LocationTable};
 use crate::resolve::stacks::{StackIndex, StackTable};
 use crate::resource::ResourceAttribute;
-use crate::runtime::Frame;
+use crate::runtime::{Frame, NativeMapping};
 use spanprof_profile::code_origin::OwnCode;
 use spanprof_profile::encode::pprof::names;
 use spanprof_profile::kinds::{self, ProfileKind, TypeShape};
 use spanprof_profile::redact::{ProfileRedactor, UnredactedProfiles};
 use spanprof_profile::{
-    AttributeSetId, Dictionary, Function, HeapAge, Line, LinkId, Location, LocationId, Profile, ProfilesData,
-    RequestDuration, ResourceProfiles, Sample, Scope, StackId, Value, ValueType,
+    AttributeSetId, Dictionary, Function, HeapAge, Line, LinkId, Location, LocationId, Mapping, MappingId, Profile,
+    ProfilesData, RequestDuration, ResourceProfiles, Sample, Scope, StackId, Value, ValueType,
 };
 use spanprof_signal::SampleKind;
 
@@ -276,10 +276,7 @@ impl ProfileBuilder<'_, '_> {
             return *id;
         }
         let frames = self.input.locations.frames(location);
-        let lines: Vec<_> = frames.iter().map(|frame| frame_line(&mut self.dictionary, frame)).collect();
-        let frame_type = frames.first().map(|frame| frame.frame_type).unwrap_or_default();
-        let attributes = self.input.own_code.attributes(&mut self.dictionary, &lines, frame_type);
-        let id = self.dictionary.location(Location { lines: &lines, attributes, ..Location::default() });
+        let id = frames_location(&mut self.dictionary, frames, self.input.own_code);
         self.location_ids.insert(location, id);
         id
     }
@@ -337,8 +334,34 @@ pub(crate) fn own_code_comment(own_code: &OwnCode) -> Option<String> {
     (!prefixes.is_empty()).then(|| format!("{}{prefixes}", names::OWN_CODE))
 }
 
+/// The location of frames, innermost first.
+pub(crate) fn frames_location(dictionary: &mut Dictionary, frames: &[Frame], own_code: &OwnCode) -> LocationId {
+    let lines: Vec<_> = frames.iter().map(|frame| frame_line(dictionary, frame)).collect();
+    let frame_type = frames.first().map(|frame| frame.frame_type).unwrap_or_default();
+    let attributes = own_code.attributes(dictionary, &lines, frame_type);
+    let place = frames.iter().rev().find_map(|frame| frame.native.as_ref());
+    let (mapping, address) =
+        place.map(|place| (native_mapping(dictionary, &place.mapping), place.address)).unwrap_or_default();
+    dictionary.location(Location { mapping, address, lines: &lines, attributes })
+}
+
+fn native_mapping(dictionary: &mut Dictionary, mapping: &NativeMapping) -> MappingId {
+    let build_ids = [(names::BUILD_ID, &mapping.build_id), (names::HTLHASH, &mapping.htlhash)];
+    let present = build_ids.into_iter().filter(|(_, build_id)| !build_id.is_empty());
+    let attributes: Vec<_> =
+        present.map(|(key, build_id)| dictionary.attribute(key, Value::String(build_id), "")).collect();
+    let (filename, attributes) = (dictionary.string(&mapping.file), dictionary.attribute_set(&attributes));
+    dictionary.mapping(Mapping {
+        memory_start: mapping.start,
+        memory_limit: mapping.limit,
+        file_offset: mapping.file_offset,
+        filename,
+        attributes,
+    })
+}
+
 /// A frame as a line of a location.
-pub(crate) fn frame_line(dictionary: &mut Dictionary, frame: &Frame) -> Line {
+fn frame_line(dictionary: &mut Dictionary, frame: &Frame) -> Line {
     let name = dictionary.string(&frame.function);
     let filename = dictionary.string(&frame.file);
     let start_line = i64::from(frame.start_line);

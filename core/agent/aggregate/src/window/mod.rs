@@ -8,6 +8,8 @@ mod collection;
 mod collection_tests;
 mod ended;
 #[cfg(test)]
+mod native_code_tests;
+#[cfg(test)]
 mod own_code_tests;
 mod periods;
 pub mod sum;
@@ -24,7 +26,7 @@ use spanprof_profile::{HeapAge, RequestDuration, TreeSpan};
 use spanprof_signal::{RawSample, SampleFlags, SampleKind};
 
 pub use close::ClosedWindow;
-pub(crate) use close::{frame_line, own_code_comment, CloseInput};
+pub(crate) use close::{frames_location, own_code_comment, CloseInput};
 pub use collection::SampleSelection;
 pub(crate) use collection::{SampleCollection, SampleCollections};
 use ended::{EndedSpans, SampledRequests};

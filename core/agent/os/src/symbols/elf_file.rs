@@ -1,7 +1,11 @@
-//! The ELF files of loaded objects: functions of a symbol table with their sizes, and the build id. Headers and tables are read, whatever
+//! The ELF files of loaded objects: functions of a symbol table with their sizes, segments, and the build id. Headers and tables are read, whatever
 //! the size of the file. Not here: what is kept of them (`file_symbols`).
 
-use object::elf::{FileHeader64, ProgramHeader64, SectionType, ELF_NOTE_GNU, NT_GNU_BUILD_ID, PT_LOAD};
+use std::ops::Range;
+
+use object::elf::{
+    FileHeader64, ProgramHeader64, SectionType, ELF_NOTE_GNU, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD,
+};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
 use object::{Endianness, ReadRef};
 
@@ -11,6 +15,15 @@ const PAGE_MASK: u64 = 4095;
 const SYMBOL_BYTES: usize = 24;
 const CHUNK_SYMBOLS: usize = 2048;
 const MAX_BUILD_ID_BYTES: usize = 64;
+
+/// A part of a file that is mapped as code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeSegment {
+    /// Its addresses in the file, whole pages.
+    pub addresses: Range<u64>,
+    /// Offset of its first byte in the file.
+    pub file_offset: u64,
+}
 
 /// The headers of a file, and access to its bytes.
 pub(super) struct ElfFile<'data, R: ReadRef<'data>> {
@@ -35,6 +48,29 @@ impl<'data, R: ReadRef<'data>> ElfFile<'data, R> {
         let loaded = self.program_headers().iter().filter(|header| header.p_type(self.endian) == PT_LOAD);
         let first = loaded.map(|header| header.p_vaddr(self.endian)).min();
         first.unwrap_or_default() & !PAGE_MASK
+    }
+
+    /// The segments with code, as they are mapped: in whole pages.
+    pub fn code_segments(&self) -> Vec<CodeSegment> {
+        let is_code = |header: &&ProgramHeader64<Endianness>| {
+            header.p_type(self.endian) == PT_LOAD && header.p_flags(self.endian).contains(PF_X)
+        };
+        let segment = |header: &ProgramHeader64<Endianness>| {
+            let start = header.p_vaddr(self.endian);
+            let end = start.checked_add(header.p_memsz(self.endian))?.checked_next_multiple_of(PAGE_MASK + 1)?;
+            Some(CodeSegment {
+                addresses: start & !PAGE_MASK..end,
+                file_offset: header.p_offset(self.endian) & !PAGE_MASK,
+            })
+        };
+        self.program_headers().iter().filter(is_code).filter_map(segment).collect()
+    }
+
+    /// The address of `.eh_frame_hdr`.
+    pub fn unwind_index(&self) -> Option<u64> {
+        let mut headers = self.program_headers().iter();
+        let header = headers.find(|header| header.p_type(self.endian) == PT_GNU_EH_FRAME)?;
+        Some(header.p_vaddr(self.endian))
     }
 
     /// The build id of the GNU linker (`NT_GNU_BUILD_ID`) in hex digits, from a note section, or a note segment of a file without

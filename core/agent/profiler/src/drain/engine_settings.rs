@@ -1,12 +1,16 @@
 //! The settings of the engine from the configuration, and its access to the process: names of threads and of native functions,
 //! random numbers, the hooks of the heap profile.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use spanprof_aggregate::runtime::NativeMapping;
 use spanprof_aggregate::{
     EngineSettings, NativeCode, NativeFunction, NativeSymbols, SlowLimit, SystemAccess, TailPolicy, WindowSettings,
     MAX_STACKS,
 };
 use spanprof_config::{Config, SampleRetention, TailDuration};
-use spanprof_os::{CodeState, FileSymbols, NativeObject};
+use spanprof_os::{CodeState, FileSymbols, LoadedObject, NativeObject, ObjectFile};
 use spanprof_profile::code_origin::OwnCode;
 use spanprof_profile::HeapAge;
 use spanprof_signal::heap::HEAP;
@@ -63,6 +67,9 @@ fn tail_policy(config: &Config) -> TailPolicy {
     }
 }
 
+/// Files whose mappings are kept; each takes some 500 bytes.
+const MAX_FILES: usize = 1024;
+
 /// The engine's access to this process.
 pub(crate) fn system_access() -> SystemAccess {
     // Its ring positions are those of an earlier engine.
@@ -78,7 +85,17 @@ pub(crate) fn system_access() -> SystemAccess {
 
 /// Functions of this process by the symbol tables of its files.
 #[derive(Default)]
-struct ProcessSymbols(FileSymbols);
+struct ProcessSymbols {
+    symbols: FileSymbols,
+    /// By load address and first page, which identify the object.
+    files: HashMap<(u64, u64), Option<MappedObject>>,
+}
+
+/// A loaded file, and the mapping of each of its segments.
+struct MappedObject {
+    file: ObjectFile,
+    mappings: Vec<Arc<NativeMapping>>,
+}
 
 impl NativeSymbols for ProcessSymbols {
     fn code(&self, pc: u64, position: u64) -> NativeCode {
@@ -94,11 +111,29 @@ impl NativeSymbols for ProcessSymbols {
         let object = spanprof_os::native_object(pc, position)?;
         let mut function = function_of_object(&object, pc);
         if !function.is_own {
-            let of_file = self.0.function(&object.object(pc), pc).map(|function| function.symbol);
+            let of_file = self.symbols.function(&object.object(pc), pc);
+            function.start = of_file.as_ref().map(|of_file| of_file.start);
             // A file may have been replaced or be unreadable.
-            function.symbol = of_file.or_else(|| object.exported_symbol(pc).map(Into::into));
+            let exported = || object.exported_symbol(pc).map(Into::into);
+            function.symbol = of_file.map(|of_file| of_file.symbol).or_else(exported);
         }
         Some(function)
+    }
+
+    fn place(&mut self, pc: u64, position: u64, start: Option<u64>) -> Option<(Arc<NativeMapping>, u64)> {
+        let native = spanprof_os::native_object(pc, position)?;
+        let object = native.object(pc);
+        let key = (object.base, object.first_page);
+        if self.files.len() >= MAX_FILES && !self.files.contains_key(&key) {
+            self.files.clear();
+        }
+        let mapped = self.files.entry(key).or_insert_with(|| MappedObject::read(&native, &object)).as_ref()?;
+        let address = mapped.file.address(object.base, pc);
+        let is_code = |mapping: &&Arc<NativeMapping>| (mapping.start..mapping.limit).contains(&address);
+        let mapping = mapped.mappings.iter().find(is_code)?.clone();
+        let by_unwind_table = || mapped.file.function_start(object.base, pc).filter(|_| native.is_loaded);
+        let start = start.or_else(by_unwind_table).unwrap_or(pc);
+        Some((mapping, mapped.file.address(object.base, start)))
     }
 
     fn refresh(&mut self, ring: &Ring) -> bool {
@@ -111,9 +146,35 @@ impl NativeSymbols for ProcessSymbols {
     }
 }
 
+impl MappedObject {
+    fn read(native: &NativeObject, object: &LoadedObject) -> Option<Self> {
+        let file = ObjectFile::read(object)?;
+        let path = if native.is_of_program { std::fs::read_link(&object.path).ok()? } else { native.file.clone() };
+        let path: Arc<str> = path.to_string_lossy().into();
+        let build_id: Arc<str> = file.build_id.as_deref().unwrap_or_default().into();
+        let htlhash: Arc<str> = file.htlhash.as_str().into();
+        let mappings = file.code.iter().map(|segment| {
+            Arc::new(NativeMapping {
+                start: segment.addresses.start,
+                limit: segment.addresses.end,
+                file_offset: segment.file_offset,
+                file: path.clone(),
+                build_id: build_id.clone(),
+                htlhash: htlhash.clone(),
+            })
+        });
+        Some(Self { mappings: mappings.collect(), file })
+    }
+}
+
 /// A function without its symbol.
 fn function_of_object(object: &NativeObject, pc: u64) -> NativeFunction {
-    NativeFunction { symbol: None, file: object.file.clone(), is_own: spanprof_os::is_own_code(object, pc) }
+    NativeFunction {
+        symbol: None,
+        start: None,
+        file: object.file.clone(),
+        is_own: spanprof_os::is_own_code(object, pc),
+    }
 }
 
 /// The frame of the native code that was at `pc` at ring position `position`, from exported symbols only. `None` outside of
@@ -154,5 +215,21 @@ mod tests {
         let (mut symbols, pc) = (ProcessSymbols::default(), tail_policy as *const () as u64);
         assert!(symbols.function(pc, 0).unwrap().symbol.unwrap().contains("tail_policy"));
         assert_eq!(symbols.code(pc, 0), NativeCode::Program);
+    }
+
+    #[test]
+    fn native_code_is_in_a_mapping_of_its_file_at_the_address_of_its_function() {
+        let mut symbols = ProcessSymbols::default();
+        for function in [libc::getenv as *const () as u64, tail_policy as *const () as u64] {
+            let start = symbols.function(function + 4, 0).unwrap().start;
+            assert_eq!(start, Some(function));
+            let place = |symbols: &mut ProcessSymbols, start| symbols.place(function + 4, 0, start).expect("a file");
+            let (mapping, address) = place(&mut symbols, start);
+            let by_unwind_table = place(&mut symbols, None);
+            assert_eq!((by_unwind_table.1, by_unwind_table.0), (address, mapping.clone()));
+            assert!((mapping.start..mapping.limit).contains(&address), "{mapping:x?} {address:x}");
+            assert!(mapping.file.starts_with('/') && mapping.htlhash.len() == 32, "{mapping:?}");
+        }
+        assert_eq!(symbols.place(16, 0, None), None);
     }
 }

@@ -13,6 +13,8 @@ pub const END_TIMESTAMP: &str = "end_timestamp_ns";
 pub const END_TIMESTAMP_UNIT: &str = "nanoseconds";
 /// Attribute of a mapping's build id.
 pub const BUILD_ID: &str = "process.executable.build_id.gnu";
+/// Attribute of the hash of a mapping's file by OpenTelemetry. pprof has no field for it.
+pub const HTLHASH: &str = "process.executable.build_id.htlhash";
 /// Attribute of `Location.is_folded`.
 pub const IS_FOLDED: &str = "pprof.location.is_folded";
 /// Attribute of the comments, one per line.
