@@ -19,6 +19,8 @@ use crate::FrameType;
 
 /// Extensions of source files in which a program's own code is known.
 const SOURCES: [&str; 10] = ["py", "js", "mjs", "cjs", "jsx", "ts", "mts", "tsx", "rs", "go"];
+/// Those of languages with a runtime.
+const SCRIPTS: &[&str] = SOURCES.split_at(8).0;
 /// Those of the languages of the Java VM.
 const JVM_SOURCES: [&str; 4] = ["java", "kt", "scala", "groovy"];
 
@@ -198,7 +200,7 @@ impl CodeOrigin {
         if is_of_profiler(function, file, frame_type) {
             return Self::Profiler;
         }
-        let is_native = frame_type == FrameType::Native || is_shared_object(file);
+        let is_native = frame_type == FrameType::Native || is_binary(file, frame_type);
         if is_native && PACKAGE_DIRECTORIES.iter().any(|part| file.contains(part)) {
             return Self::Library;
         }
@@ -219,6 +221,40 @@ impl CodeOrigin {
             (true, _) => Self::Own,
             (false, FrameType::Unspecified) if file.is_empty() => Self::Unknown,
             (false, _) => Self::Library,
+        }
+    }
+}
+
+/// Who executes a function. The time of native code is also that of the managed code that called it, whose lines people know. The numbers
+/// are those of the script of exported pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecutionKind {
+    /// A language runtime: Python, JavaScript, a language of the Java VM.
+    Managed = 0,
+    /// The processor: a shared library, a program without the names of its source files, the kernel.
+    Native = 1,
+    /// Other code with lines, such as Rust; activities and reasons, such as `[lock]`; types of objects.
+    Other = 2,
+}
+
+impl ExecutionKind {
+    /// The kind of a function. Files without frame types (pprof, folded stacks) tell it by the name of the file.
+    pub fn of(function: &str, file: &str, frame_type: FrameType) -> Self {
+        // `[native]` is code of no known file.
+        if file == TYPE_FILE || is_activity(function, file) && function != "[native]" {
+            return Self::Other;
+        }
+        let is_script = || {
+            ["<frozen", "node:", "v8:"].iter().chain(&PROMPTS).any(|start| file.starts_with(start))
+                || SCRIPTS.contains(&extension(file))
+                || is_jvm_source(file)
+        };
+        match frame_type {
+            FrameType::Native | FrameType::Kernel => Self::Native,
+            FrameType::Cpython | FrameType::V8js | FrameType::Jvm => Self::Managed,
+            FrameType::Unspecified if is_binary(file, frame_type) => Self::Native,
+            FrameType::Unspecified if is_script() => Self::Managed,
+            _ => Self::Other,
         }
     }
 }
@@ -272,6 +308,16 @@ fn file_name(path: &str) -> &str {
 fn is_shared_object(path: &str) -> bool {
     let name = file_name(path);
     name.ends_with(".so") || name.contains(".so.") || name.ends_with(".node")
+}
+
+/// Whether a file is machine code. A file of a frame without a type is one if it is a shared library or an absolute path without
+/// extension: a program.
+fn is_binary(path: &str, frame_type: FrameType) -> bool {
+    let is_program = || {
+        let name = file_name(path);
+        path.starts_with('/') && !name.is_empty() && (!name.contains('.') || name.starts_with("python3."))
+    };
+    is_shared_object(path) || frame_type == FrameType::Unspecified && is_program()
 }
 
 /// Whether a frame names an activity, a reason or a kind of thread instead of a function.
@@ -333,8 +379,36 @@ mod tests {
             ("main", "", Unspecified, CodeOrigin::Unknown),
             ("malloc", "/lib/x86_64-linux-gnu/libc.so.6", Unspecified, CodeOrigin::Runtime),
             ("add", "/venv/lib/python3.11/site-packages/numpy/_core.so", Native, CodeOrigin::Library),
+            ("list_sort", "/usr/bin/python3.11", Unspecified, CodeOrigin::Runtime),
         ] {
             assert_eq!(CodeOrigin::of(function, file, frame_type), origin, "{function}");
+        }
+    }
+
+    #[test]
+    fn code_of_language_runtimes_is_told_from_native_code_with_and_without_frame_types() {
+        use FrameType::{Cpython, Jvm, Kernel, Native, Rust, Unspecified, V8js};
+        for (function, file, frame_type, kind) in [
+            ("price", "/srv/app.py", Cpython, ExecutionKind::Managed),
+            ("price", "/srv/app.py", Unspecified, ExecutionKind::Managed),
+            ("main", "<stdin>", Unspecified, ExecutionKind::Managed),
+            ("price", "", V8js, ExecutionKind::Managed),
+            ("JSON.parse", "v8:builtin", Unspecified, ExecutionKind::Managed),
+            ("shop.Cart.sum", "Cart.kt", Unspecified, ExecutionKind::Managed),
+            ("shop.Cart.sum", "", Jvm, ExecutionKind::Managed),
+            ("dgemm", "/lib/libopenblas.so.0", Unspecified, ExecutionKind::Native),
+            ("list_sort", "/usr/bin/python3.11", Unspecified, ExecutionKind::Native),
+            ("uv__io_poll", "/usr/bin/node", Unspecified, ExecutionKind::Native),
+            ("[libfoo.so]", "/srv/libfoo.so", Native, ExecutionKind::Native),
+            ("[native]", "", Native, ExecutionKind::Native),
+            ("do_syscall_64", "", Kernel, ExecutionKind::Native),
+            ("price", "src/main.rs", Rust, ExecutionKind::Other),
+            ("price", "/srv/main.go", Unspecified, ExecutionKind::Other),
+            ("(garbage collector)", "", Native, ExecutionKind::Other),
+            ("[lock]", "", Unspecified, ExecutionKind::Other),
+            ("byte[]", TYPE_FILE, Jvm, ExecutionKind::Other),
+        ] {
+            assert_eq!(ExecutionKind::of(function, file, frame_type), kind, "{function} {file}");
         }
     }
 

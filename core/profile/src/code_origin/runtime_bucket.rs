@@ -129,7 +129,8 @@ impl RuntimeBucket {
         if program == "node" || starts_with(program, &["libnode.so"]) || starts_with(function, &["v8::", "node::"]) {
             return Some(Self::V8Runtime);
         }
-        if starts_with(program, &["python", "libpython"]) {
+        // Distributions link a part of the C modules into the interpreter.
+        if starts_with(program, &["python", "libpython"]) || file.contains("/lib-dynload/") {
             let is_collector = starts_with(function, &CPYTHON_COLLECTOR);
             return Some(if is_collector { Self::GarbageCollector } else { Self::Interpreter });
         }
@@ -207,6 +208,7 @@ mod tests {
             ("uv__io_poll", "/usr/bin/node", Native, Bucket::V8Runtime),
             ("_PyEval_EvalFrameDefault", "/usr/bin/python3.11", Native, Bucket::Interpreter),
             ("gc_collect_main", "/usr/lib/libpython3.11.so.1.0", Native, Bucket::GarbageCollector),
+            ("scanstring", "/usr/lib/python3.11/lib-dynload/_json.cpython-311.so", Native, Bucket::Interpreter),
             ("do_syscall_64", "", Kernel, Bucket::Kernel),
             ("malloc", "/lib/x86_64-linux-gnu/libc.so.6", Unspecified, Bucket::Native),
             ("spanprof", "/srv/node_modules/@spanprof/linux-x64/spanprof.node", Native, Bucket::Profiler),

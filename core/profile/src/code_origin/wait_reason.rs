@@ -11,7 +11,7 @@
 //! `Thread.sleep0` since JDK 21; `SocketInputStream` until JDK 12. Those of Node.js are functions of `node:fs` and
 //! `node:child_process` that block, those of Rust paths of its standard library, `parking_lot` and the C library.
 
-use super::CodeOrigin;
+use super::{is_shared_object, CodeOrigin};
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -184,7 +184,7 @@ impl WaitReason {
                     }
                 }
                 // The function that waits is not known to wait for one thing.
-                None if !is_named && !is_future && origin != CodeOrigin::Runtime => break,
+                None if !is_named && !is_future && origin != CodeOrigin::Runtime && !is_shared_object(file) => break,
                 None => {}
             }
         }
@@ -445,6 +445,18 @@ mod tests {
         }
         let native = [("[I/O]", ""), ("recv", "/lib/x86_64-linux-gnu/libc.so.6")];
         assert_eq!(reason(&native, FrameType::Native), WaitReason::Socket);
+        let called = [
+            ("[lock]", ""),
+            ("__futex_abstimed_wait_common64", "/lib/x86_64-linux-gnu/libc.so.6"),
+            ("lock_PyThread_acquire_lock", "/usr/bin/python3.11"),
+            ("Lock_wait", "/venv/lib/python3.11/site-packages/locks.so"),
+            ("Condition.wait", "/usr/lib/python3.11/threading.py"),
+        ];
+        assert_eq!(
+            reason(&called, FrameType::Unspecified),
+            WaitReason::Condition,
+            "by the first that is no native code"
+        );
     }
 
     #[test]

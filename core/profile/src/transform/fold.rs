@@ -55,7 +55,7 @@ impl Folding {
             Self::Kept => None,
             Self::Library(library) => {
                 let name = library.as_ref().map_or(UNNAMED, |library| &library.name);
-                Some(folded_key(name, function.frame_type, CodeOrigin::Library))
+                Some(folded_key(name, language_of(function), CodeOrigin::Library))
             }
             Self::ProfilerPackage => Self::Runtime(RuntimeBucket::Profiler).frame(function),
             Self::Runtime(bucket) => Some(folded_key(bucket.name(), bucket.frame_type(), bucket.origin())),
@@ -237,6 +237,15 @@ impl FoldedPaths {
     }
 }
 
+/// The frame type of a library: that of its language, also for its native code, so that both are one frame.
+fn language_of(function: &FunctionKey) -> FrameType {
+    match function.frame_type {
+        FrameType::Native if function.file.contains("/node_modules/") => FrameType::V8js,
+        FrameType::Native => FrameType::Cpython,
+        other => other,
+    }
+}
+
 fn folded_key(name: &str, frame_type: FrameType, origin: CodeOrigin) -> FunctionKey {
     FunctionKey { name: name.to_owned(), frame_type, recorded: RecordedOrigin(Some(origin)), ..FunctionKey::default() }
 }
@@ -371,6 +380,27 @@ mod tests {
         assert_eq!(leaf_only(10), [&callers[..], &["json", "interpreter"]].concat());
         assert_eq!(leaf_only(7), callers);
         assert_eq!(leaf_only(4), ["interpreter", "uvicorn"], "nothing of it is called by own code");
+    }
+
+    #[test]
+    fn native_code_of_a_package_is_one_frame_with_it_and_other_native_code_is_the_runtime() {
+        let site = "/venv/lib/python3.11/site-packages";
+        let file = |path: &str| format!("{site}/{path}");
+        let [linalg, umath, blas] = ["numpy/linalg.py", "numpy/_core/_umath.so", "numpy.libs/libopenblas.so"].map(file);
+        let [linalg, umath, blas] =
+            [("solve", &*linalg, Cpython), ("matmul", &*umath, Native), ("dgemm_kernel", &*blas, Native)];
+        const MEMCPY: Frame<'_> = ("memcpy", "/lib/libc.so.6", Native);
+        const SORT: Frame<'_> = ("list_sort", "/usr/bin/python3.11", Native);
+        for (stack, expected) in [
+            (&[APP, linalg, umath, blas][..], &["handle", "numpy"][..]),
+            (&[APP, umath, blas, MEMCPY], &["handle", "numpy", "native"]),
+            (&[APP, SORT, MEMCPY], &["handle", "interpreter"]),
+            (&[APP, SORT, PRICE, umath, linalg, APP], &["handle", "interpreter", "price", "numpy", "handle"]),
+        ] {
+            assert_eq!(folded_names(stack), expected);
+        }
+        let frames = [[APP, umath], [APP, linalg]].map(|stack| path("cpu", &stack).folded(|_| false).functions);
+        assert_eq!(frames[0], frames[1], "one frame, whichever code of the package runs");
     }
 
     #[test]

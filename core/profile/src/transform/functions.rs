@@ -5,7 +5,7 @@ use std::slice::Iter;
 
 use hashbrown::HashMap;
 
-use crate::code_origin::{recorded_origins, CodeOrigin, RecordedOrigin};
+use crate::code_origin::{recorded_origins, CodeOrigin, ExecutionKind, RecordedOrigin};
 use crate::{Dictionary, FrameType, Function, LocationId};
 
 /// Identity of a function. The start line distinguishes functions of one name in one file, such as anonymous functions
@@ -28,6 +28,11 @@ impl FunctionKey {
     /// Where the code of the function comes from.
     pub fn origin(&self) -> CodeOrigin {
         self.recorded.or(|| CodeOrigin::of(&self.name, &self.file, self.frame_type))
+    }
+
+    /// Who executes it.
+    pub fn kind(&self) -> ExecutionKind {
+        ExecutionKind::of(&self.name, &self.file, self.frame_type)
     }
 }
 
