@@ -181,8 +181,19 @@ impl<'t> DiffReport<'t> {
         format!("{start}{}", shown.iter().map(|name| printable(name)).collect::<Vec<_>>().join(" > "))
     }
 
-    /// How the differences were tested, or why not.
+    /// How the differences were tested, or why not; and why native functions were not.
     fn basis(&self) -> String {
+        let sides = match self.table.lacks_native {
+            [false, false] => return self.tested_by(),
+            [true, false] => "the baseline",
+            [false, true] => "the comparison",
+            [true, true] => "each side",
+        };
+        let charged = "native functions are not compared, and count for their callers";
+        format!("{}; {charged}: {sides} has processes without any", self.tested_by())
+    }
+
+    fn tested_by(&self) -> String {
         let DiffTable { tested, windows, .. } = self.table;
         if *tested == 0 {
             return format!("nothing can be concluded: {}", why_not_tested(self.table));

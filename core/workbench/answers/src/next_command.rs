@@ -65,6 +65,7 @@ mod tests {
             },
             weight: Weight { flat: 1, cum: 1 },
             own: 0,
+            with_native: 1,
         };
         let table = |rows| TopTable { rows, ..TopTable::default() };
         let selection = "'a profile.pb' --service cart";

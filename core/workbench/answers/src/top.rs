@@ -1,7 +1,7 @@
 //! The answer of `top`, as text and as JSON.
 
 use serde_json::{Map, Value};
-use spanprof_read::query::{FunctionLine, TopRow, TopTable, Weight};
+use spanprof_read::query::{TopRow, TopTable, Weight};
 
 use crate::function::{function_members, printable};
 use crate::layout::{FittingTable, TerminalLayout};
@@ -9,15 +9,17 @@ use crate::quantity::{format_quantity, format_share};
 
 /// The members of a top table's JSON object; the same for `--json` and `/api/top`.
 pub fn members(table: &TopTable, limit: usize) -> Map<String, Value> {
-    let rows = table.rows.iter().take(limit).map(|row| Value::Object(row_members(&row.location, row.weight, row.own)));
+    let rows = table.rows.iter().take(limit).map(|row| Value::Object(row_members(row)));
     table_members(table, table.rows.len(), rows.collect())
 }
 
 /// The members of one row.
-pub fn row_members(location: &FunctionLine, weight: Weight, own: i64) -> Map<String, Value> {
-    let mut members = function_members(location);
-    let weights = [("flat", weight.flat), ("own", own), ("cum", weight.cum)];
-    members.extend(weights.map(|(name, weight)| (name.to_owned(), weight.into())));
+pub fn row_members(row: &TopRow) -> Map<String, Value> {
+    let mut members = function_members(&row.location);
+    let TopRow { weight: Weight { flat, cum }, own, with_native, .. } = *row;
+    let weights = [("flat", flat), ("own", own), ("cum", cum)].into_iter();
+    let with_native = (with_native != flat).then_some(("with_native", with_native));
+    members.extend(weights.chain(with_native).map(|(name, weight)| (name.to_owned(), weight.into())));
     members
 }
 
@@ -59,13 +61,17 @@ pub fn table_text(table: &TopTable, are_types: bool, limit: usize, layout: Termi
     };
     let mut lines = FittingTable::new(layout);
     lines.heading(columns(["flat", "flat%", "own", "own%", "cum", "cum%"]), name);
-    for TopRow { location, weight: Weight { flat, cum }, own } in table.rows.iter().take(limit) {
+    for TopRow { location, weight: Weight { flat, cum }, own, with_native } in table.rows.iter().take(limit) {
+        let native = match with_native - flat {
+            0 => String::new(),
+            native => format!("  + {} in native code", format_share(native, table.total)),
+        };
         let [flat, own, cum] = [flat, own, cum].map(|weight| (quantity(*weight), format_share(*weight, table.total)));
         let numbers = columns([&flat.0, &flat.1, &own.0, &own.1, &cum.0, &cum.1]);
         if are_types {
             lines.row(numbers, "", printable(&location.function));
         } else {
-            lines.function(numbers, 0, location, "");
+            lines.function(numbers, 0, location, &native);
         }
     }
     text += &lines.text();

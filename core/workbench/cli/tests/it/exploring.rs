@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::fixture::{encoded, number, shop, spanprof, TestDirectory};
+use crate::fixture::{encoded, number, shop, spanprof, window, TestDirectory, TestSample};
 
 fn json(arguments: &[&str]) -> Value {
     let finished = spanprof(arguments);
@@ -200,4 +200,31 @@ fn top_charges_libraries_to_their_own_callers_and_sorts_by_it() {
     let json = json(&["top", &file, "--json"]);
     assert_eq!((json["own"].as_i64(), json["total"].as_i64()), (Some(80_000_000), Some(100_000_000)));
     assert_eq!((&json["rows"][0]["function"], &json["rows"][0]["own"]), (&"next".into(), &0.into()));
+}
+
+#[test]
+fn native_code_has_its_self_time_and_counts_for_the_line_that_called_it() {
+    const BLAS: &str = "dgemm_kernel /venv/lib/python3.11/site-packages/numpy.libs/libopenblas.so";
+    let home = TestDirectory::new();
+    let file = |name: &str, samples: &[TestSample<'_>]| home.file(name, &encoded(&window("shop", "cpu", samples)));
+    let sample = |stack, seconds: i64| TestSample(stack, seconds * 1_000_000_000, &[], 0);
+    let after = file("after.pb", &[sample(&["main", "predict", BLAS], 12), sample(&["main", "predict"], 8)]);
+    let top = spanprof(&["top", &after]).stdout;
+    let row = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("no {name}: {text}"));
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(row(&top, "dgemm_kernel").starts_with("12.0 s 60.0% 0 0.0% 12.0 s 60.0% "), "{top}");
+    let predict = "8.00 s 40.0% 20.0 s 100.0% 20.0 s 100.0% predict /srv/shop/app.py + 60.0% in native code";
+    assert_eq!(row(&top, "predict"), predict);
+    let list = spanprof(&["list", "^predict$", &after]).stdout;
+    assert_eq!(row(&list, " 12"), "20.0 s 20.0 s 12", "{list}");
+    // As before native frames were recorded.
+    let before = file("before.pb", &[sample(&["main", "predict"], 20)]);
+    let gate = spanprof(&["diff", &before, &after, "--fail-over", "1%", "--all"]);
+    assert_eq!(gate.code, 0, "{gate:?}");
+    assert!(gate.stdout.contains("count for their callers: the baseline has processes without any"), "{gate:?}");
+    assert!(!gate.stdout.contains("dgemm_kernel"), "{gate:?}");
+    let same = spanprof(&["diff", &after, &after]).stdout;
+    assert!(!same.contains("native") && same.contains("3 without a difference"), "{same}");
 }

@@ -152,7 +152,7 @@ impl Drop for Serve {
 }
 
 /// One sample to be sent: root-first functions, weight in ns, labels, trace and span number (0 for none). A function is a name of own
-/// code, a name and an absolute path or `<type>` with a space between them, or a reason in brackets.
+/// code, a name and an absolute path or `<type>` with a space between them (`.so` of native code), or a reason in brackets.
 pub struct TestSample<'a>(pub &'a [&'a str], pub i64, pub &'a [(&'a str, &'a str)], pub u64);
 
 pub const PERIOD_NS: i64 = 10_000_000;
@@ -183,6 +183,9 @@ pub fn window_at(service: &str, type_name: &str, start_ns: u64, samples: &[TestS
                     _ if name.starts_with('[') => (*name, "", FrameType::Unspecified),
                     _ if name.starts_with("v8::") => (*name, "", FrameType::Native),
                     _ if name.starts_with("JSON.") => (*name, "v8:builtin", FrameType::V8js),
+                    Some((function, _)) if name.ends_with(".so") => {
+                        (function, &name[function.len() + 1..], FrameType::Native)
+                    }
                     Some((function, _)) => (function, &name[function.len() + 1..], FrameType::Cpython),
                     None => (*name, own.as_str(), FrameType::Cpython),
                 };

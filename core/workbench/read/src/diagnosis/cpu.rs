@@ -40,6 +40,7 @@ pub(super) fn hot_code(service: &ServiceProfile) -> Vec<Finding> {
             facts.push(("share_of_line", Fact::Part(of_line as f64 / row.weight as f64)));
         }
         facts.push(("callees", Fact::Functions(service.heaviest(&row.leaves, LISTED), row.weight)));
+        facts.push(("native_code", Fact::Functions(service.heaviest(&row.native, LISTED), row.weight)));
         facts.push(("callers", Fact::Functions(service.heaviest(&row.callers, LISTED), row.weight)));
         Some(Finding {
             rule: Rule::HotCode,

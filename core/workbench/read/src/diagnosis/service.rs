@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::{HashMap, HashSet};
-use spanprof_profile::code_origin::{CodeOrigin, TYPE_FILE};
+use spanprof_profile::code_origin::{CodeOrigin, ExecutionKind, TYPE_FILE};
 use spanprof_profile::encode::pprof::names::{COMMENT, LONGEST_BLOCK};
 use spanprof_profile::kinds::REQUESTS;
 use spanprof_profile::{AttributeSetId, Dictionary, HeapAge, Profile, ResourceProfiles, Sample};
@@ -26,7 +26,8 @@ pub(super) struct ServiceProfile {
     /// Function of each line.
     lines: Vec<(FunctionId, i64)>,
     line_ids: HashMap<FunctionLine, u32>,
-    functions: Vec<(FunctionLine, bool)>,
+    /// With its origin and kind.
+    functions: Vec<(FunctionLine, CodeOrigin, ExecutionKind)>,
     function_ids: HashMap<FunctionLine, FunctionId>,
     types: BTreeMap<String, TypeStacks>,
     /// Limits of the profiler that apply, such as `duty_cycle=15s/5m`.
@@ -98,14 +99,16 @@ pub(super) struct Charged {
     pub function: FunctionId,
     pub weight: i64,
     pub samples: f64,
-    /// Weight of samples with the function as leaf.
+    /// Weight of samples with the function as leaf, or as the caller of the native code there.
     pub self_weight: i64,
     /// Weight of samples with the function anywhere.
     pub total: i64,
     pub lines: BTreeMap<i64, i64>,
     pub callers: BTreeMap<FunctionId, i64>,
-    /// Leaf frames other than the function.
+    /// Leaf frames other than the function, without native code that managed code called.
     pub leaves: BTreeMap<FunctionId, i64>,
+    /// Leaf frames of native code that managed code called.
+    pub native: BTreeMap<FunctionId, i64>,
     pub threads: BTreeSet<String>,
 }
 
@@ -223,7 +226,9 @@ impl ServiceProfile {
         for SampledStack { sample, lines, weight, samples } in stacks {
             let age = dictionary.attributes_of(sample.attributes).find(|label| label.key == HeapAge::LABEL);
             let age = age.and_then(|label| HeapAge::from_text(&label.value.to_string()));
-            let sums = window.functions.entry(self.charged(lines).0).or_default();
+            let [_, frame] = self.charged(lines);
+            let function = self.functions_of(lines).nth(frame).unwrap_or_default();
+            let sums = window.functions.entry(function).or_default();
             sums.bytes = sums.bytes.saturating_add(*weight);
             sums.samples += samples;
             window.total = window.total.saturating_add(*weight);
@@ -266,7 +271,7 @@ impl ServiceProfile {
         *line_ids.entry(row).or_insert_with_key(|row| {
             let function = FunctionLine { line: 0, ..row.clone() };
             let function = *function_ids.entry(function).or_insert_with_key(|function| {
-                functions.push((function.clone(), function.origin() == CodeOrigin::Own));
+                functions.push((function.clone(), function.origin(), function.kind()));
                 functions.len() as u32 - 1
             });
             lines.push((function, row.line));
@@ -279,7 +284,11 @@ impl ServiceProfile {
     }
 
     pub fn is_own(&self, id: FunctionId) -> bool {
-        self.functions[id as usize].1
+        self.functions[id as usize].1 == CodeOrigin::Own
+    }
+
+    fn kind(&self, id: FunctionId) -> ExecutionKind {
+        self.functions[id as usize].2
     }
 
     /// Whether a function is the reason of a wait for a processor.
@@ -307,14 +316,18 @@ impl ServiceProfile {
         self.types.values().map(|stacks| stacks.observed_ns).max().unwrap_or_default().max(1) as f64
     }
 
-    /// The function that a stack is charged to, and the number of its frame: the innermost of own code, else the innermost that is
-    /// a function, else the leaf.
-    fn charged(&self, stack: &[u32]) -> (FunctionId, usize) {
+    /// The frames of the leaf and of the function that a stack is charged to: the innermost of own code, else the innermost that is a
+    /// function, else the leaf. The leaf is the managed code that called native code.
+    fn charged(&self, stack: &[u32]) -> [usize; 2] {
         let functions: Vec<FunctionId> = self.functions_of(stack).collect();
+        let is_native = |id: FunctionId| self.kind(id) == ExecutionKind::Native;
+        let managed = functions.iter().rposition(|id| self.kind(*id) == ExecutionKind::Managed).unwrap_or(0);
+        let leaf = functions.iter().take(managed).take_while(|id| is_native(**id)).count();
         let is_code = |id: &FunctionId| !matches!(self.function(*id).file.as_str(), "" | TYPE_FILE);
-        let own = functions.iter().position(|id| self.is_own(*id));
-        let frame = own.or_else(|| functions.iter().position(is_code)).unwrap_or(0);
-        (functions.get(frame).copied().unwrap_or_default(), frame)
+        let own = functions.iter().position(|id| self.is_own(*id) && !is_native(*id));
+        let own = own.or_else(|| functions.iter().position(|id| self.is_own(*id)));
+        let code = || functions.iter().skip(leaf).position(is_code).map(|at| leaf + at);
+        [leaf, own.or_else(code).unwrap_or(leaf)]
     }
 
     /// Charges stacks to functions; by descending weight.
@@ -328,16 +341,22 @@ impl ServiceProfile {
             *sum = sum.saturating_add(weight);
         };
         for ((stack, _), sums) in stacks.clone().filter(|((stack, _), _)| !stack.is_empty()) {
-            let (function, frame) = self.charged(stack);
+            let [leaf, frame] = self.charged(stack);
+            let function_at = |frame: usize| self.lines[stack[frame] as usize].0;
+            let function = function_at(frame);
             let row = charged.entry(function).or_insert_with(|| Charged { function, ..Charged::default() });
             row.weight = row.weight.saturating_add(sums.weight);
             row.samples += sums.samples;
             row.threads.extend(sums.threads.iter().cloned());
             let line = row.lines.entry(self.lines[stack[frame] as usize].1).or_default();
             *line = line.saturating_add(sums.weight);
-            match frame {
-                0 => row.self_weight = row.self_weight.saturating_add(sums.weight),
-                _ => add(&mut row.leaves, self.lines[stack[0] as usize].0, sums.weight),
+            if frame <= leaf {
+                row.self_weight = row.self_weight.saturating_add(sums.weight);
+            } else {
+                add(&mut row.leaves, function_at(leaf), sums.weight);
+            }
+            if leaf > 0 {
+                add(&mut row.native, function_at(0), sums.weight);
             }
             if let Some(caller) = self.functions_of(&stack[frame..]).find(|caller| *caller != function) {
                 add(&mut row.callers, caller, sums.weight);

@@ -1,5 +1,6 @@
 //! The comparison of two profiles: flat and cumulative weight per function or line in both, and which differences are
-//! significant.
+//! significant. The flat weight of managed code has that of the native code that it called, so that profiles with and without native
+//! frames of one program are equal. Native functions are compared too if both sides have them.
 
 use std::cmp::Reverse;
 
@@ -7,8 +8,8 @@ use hashbrown::HashMap;
 
 use super::growth::{self, Basis, Growth, TestedSide, MIN_SHARE};
 use super::stack_sums::Summed;
-use super::summed_row::SummedRow;
-use super::weights::{FunctionLine, Weight};
+use super::summed_row::{Compared, SummedRow};
+use super::weights::{FunctionLine, Granularity, Weight};
 use super::window_sums::{TypeSums, WindowSums};
 
 /// One function or line in both profiles. Generated names are those of their family: `Foo$*.run`.
@@ -54,6 +55,23 @@ pub struct DiffTable {
     pub samples: [Option<f64>; 2],
     /// The growth of the total, if costs are compared: see [`cost()`].
     pub cost: Option<CostGrowth>,
+    /// The sides with processes in which no managed code called native code, if another process has such code: those of another version
+    /// of the profiler, or without native frames. Native code then counts for its callers only.
+    pub lacks_native: [bool; 2],
+}
+
+impl DiffTable {
+    /// Whether native code that managed code called is compared too.
+    pub(super) fn compares_native(&self) -> bool {
+        self.lacks_native == [false; 2]
+    }
+}
+
+/// [`DiffTable::lacks_native`].
+fn lacks_native(sums: [&TypeSums; 2]) -> [bool; 2] {
+    let weights = sums.map(|side| side.stacks.managed_weights());
+    let is_known = weights.iter().any(|[with_native, _]| *with_native > 0.0);
+    weights.map(|[with_native, others]| is_known && others > MIN_SHARE * (with_native + others))
 }
 
 /// The growth of the total cost of a run or request.
@@ -92,7 +110,8 @@ pub fn diff(sides: [&WindowSums; 2], type_name: &str, normalize: bool) -> DiffTa
     let by_process = growth::compares_processes(sums);
     let basis = if normalize { Basis::Total } else { Basis::Duration };
     let tested_sides = sums.map(|sums| TestedSide::new(sums, sums.stacks.sums(), basis, by_process));
-    let mut rows: Vec<DiffRow> = rows_of_both(sums)
+    let lacks_native = lacks_native(sums);
+    let mut rows: Vec<DiffRow> = rows_of_both(sums, lacks_native)
         .into_iter()
         .map(|(at, [baseline, comparison])| {
             let of_side = [baseline.1, comparison.1];
@@ -124,6 +143,7 @@ pub fn diff(sides: [&WindowSums; 2], type_name: &str, normalize: bool) -> DiffTa
         processes: by_process.then(|| sums.map(|side| side.processes())),
         samples: sums.map(|side| side.samples),
         cost: None,
+        lacks_native,
     }
 }
 
@@ -169,18 +189,21 @@ pub fn cost(sides: [&WindowSums; 2], type_name: &str, unit: &str, requests: Opti
         processes: by_process.then(|| sums.map(|side| side.processes())),
         samples: sums.map(|side| side.samples),
         cost: total,
+        lacks_native: lacks_native(sums),
     }
 }
 
 /// The weight of a row on one side, and its sums over the windows; `None` where it is absent.
 type SideRow<'s> = (Weight, Option<&'s SummedRow>);
 
-/// The rows of both sides.
-fn rows_of_both(sums: [&TypeSums; 2]) -> Vec<(FunctionLine, [SideRow<'_>; 2])> {
+/// The rows of both sides. Lines have the native code that they called, and so has managed code in the sums of [`Compared::Cum`].
+fn rows_of_both(sums: [&TypeSums; 2], lacks_native: [bool; 2]) -> Vec<(FunctionLine, [SideRow<'_>; 2])> {
     let mut rows: Vec<(FunctionLine, [SideRow<'_>; 2])> = Vec::new();
     let mut known: HashMap<FunctionLine, usize> = HashMap::new();
     for (side, sums) in sums.into_iter().enumerate() {
-        for ((at, weight), sums) in sums.stacks.rows().zip(sums.stacks.sums()) {
+        let Summed { by, compared, .. } = sums.stacks.summed();
+        let has_native = lacks_native == [false; 2] && (by, compared) == (Granularity::Function, Compared::Flat);
+        for (at, weight, sums) in sums.stacks.rows(has_native) {
             let row = *known.entry(at).or_insert_with_key(|at| {
                 rows.push((at.clone(), Default::default()));
                 rows.len() - 1
@@ -199,7 +222,7 @@ fn tested_rows(sums: [&TypeSums; 2], sides: [TestedSide; 2], is_tested: bool) ->
         let growth = is_tested.then(|| growth::growth(sides, of_side, MIN_SHARE)).flatten();
         DiffRow { growth, ..DiffRow::untested(at, weights) }
     };
-    rows_of_both(sums).into_iter().map(row).collect()
+    rows_of_both(sums, lacks_native(sums)).into_iter().map(row).collect()
 }
 
 /// The functions or lines whose share of a type is significantly larger in the comparison (one-sided, all rows together), by

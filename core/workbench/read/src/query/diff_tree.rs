@@ -3,16 +3,18 @@
 //!
 //! A path of both sides is significant if its last function is in the table of functions, and its own interval agrees, so that the tree
 //! has the changes of the table. A path on one side only is tested without a smallest share, since code that runs in one version only
-//! may be a small part; the table lists it. Its callees are as significant as itself.
+//! may be a small part; the table lists it. Its callees are as significant as itself. How far native stacks reach depends on the version
+//! of the profiler: beside managed code, no path is new or vanished because of a native function.
 
 use std::cmp::Reverse;
 
 use hashbrown::HashMap;
+use spanprof_profile::code_origin::ExecutionKind;
 use spanprof_profile::transform::{self, FunctionKey};
 
 use super::diff::{DiffRow, DiffTable};
 use super::growth::{self, Basis, Growth, TestedSide, MIN_SHARE};
-use super::stack_sums::{PathSums, Summed};
+use super::stack_sums::{PathSums, PathTrees, Summed, SummedStacks};
 use super::summed_row::SummedRow;
 use super::weights::FunctionLine;
 use super::window_sums::{TypeSums, WindowSums};
@@ -76,8 +78,7 @@ impl DiffTree {
 
 /// The call paths of a compared profile type; the sides are of [`WindowSums::with_paths`]. `normalize` as in [`super::diff()`].
 pub fn diff_tree(sides: [&WindowSums; 2], table: &DiffTable, normalize: bool) -> DiffTree {
-    let (mut tree, tested) =
-        compared(sides, &table.type_name, normalize, |sums| (&sums.stacks.functions, &sums.stacks.paths));
+    let (mut tree, tested) = compared(sides, table, normalize, |stacks, paths| (&stacks.functions, &paths.whole));
     let changed = ChangedFunctions::of(&table.rows);
     let p_values: Vec<(usize, f64)> =
         tested.topmost.iter().filter_map(|at| Some((*at, tree.nodes[*at].growth?.p_value))).collect();
@@ -93,8 +94,8 @@ pub fn diff_tree(sides: [&WindowSums; 2], table: &DiffTable, normalize: bool) ->
 /// As [`diff_tree()`], with folded libraries and runtimes ([`spanprof_profile::transform::StackTree::folded`]); the sides are of
 /// [`WindowSums::and_folded_paths`]. `whole` is the tree without them: a folded path changes with its functions.
 pub fn folded_diff_tree(sides: [&WindowSums; 2], table: &DiffTable, whole: &DiffTree, normalize: bool) -> DiffTree {
-    let paths_of: PathsOf = |sums| (sums.stacks.folded_functions(), &sums.stacks.folded_paths);
-    let (mut tree, tested) = compared(sides, &table.type_name, normalize, paths_of);
+    let paths_of: PathsOf = |stacks, paths| (stacks.folded_functions(), &paths.folded);
+    let (mut tree, tested) = compared(sides, table, normalize, paths_of);
     let mut changed = ChangedFunctions::of(&table.rows);
     for path in &whole.one_sided {
         let node = &whole.nodes[path.node as usize];
@@ -141,9 +142,6 @@ impl ChangedFunctions {
     }
 }
 
-/// The call paths of one side and their functions.
-type PathsOf = fn(&TypeSums) -> (&[FunctionKey], &PathSums);
-
 /// Nodes that are tested.
 #[derive(Default)]
 struct TestedNodes {
@@ -152,9 +150,14 @@ struct TestedNodes {
     topmost: Vec<usize>,
 }
 
-fn compared(sides: [&WindowSums; 2], type_name: &str, normalize: bool, paths_of: PathsOf) -> (DiffTree, TestedNodes) {
+/// The functions and the call paths of one side.
+type PathsOf = for<'s> fn(&'s SummedStacks, &'s PathTrees) -> (&'s [FunctionKey], &'s PathSums);
+
+fn compared(sides: [&WindowSums; 2], table: &DiffTable, normalize: bool, paths_of: PathsOf) -> (DiffTree, TestedNodes) {
     let none = TypeSums::new(Summed::default());
+    let type_name = &table.type_name;
     let sums = sides.map(|side| side.of_type(type_name).unwrap_or(&none));
+    let of_sides = sums.map(|sums| paths_of(&sums.stacks, sums.stacks.paths(table.compares_native())));
     let totals = sums.map(|sums| sums.weight);
     let scale = if normalize && totals[1] != 0 { totals[0] as f64 / totals[1] as f64 } else { 1.0 };
     let mut functions: Vec<FunctionKey> = Vec::new();
@@ -162,8 +165,7 @@ fn compared(sides: [&WindowSums; 2], type_name: &str, normalize: bool, paths_of:
     let mut children: HashMap<(u32, u32), u32> = HashMap::new();
     let mut nodes: Vec<DiffNode> = Vec::new();
     let mut rows: Vec<[Option<&SummedRow>; 2]> = Vec::new();
-    for (side, sums) in sums.into_iter().enumerate() {
-        let (functions_of_side, paths) = paths_of(sums);
+    for (side, (functions_of_side, paths)) in of_sides.into_iter().enumerate() {
         let scaled = |weight: i64| if side == 1 { (weight as f64 * scale).round() as i64 } else { weight };
         let numbers: Vec<u32> = functions_of_side
             .iter()
@@ -206,10 +208,10 @@ fn compared(sides: [&WindowSums; 2], type_name: &str, normalize: bool, paths_of:
     let rows: Vec<_> = order.iter().map(|(at, _)| rows[*at as usize]).collect();
     let nodes = order.into_iter().map(|(at, parent)| DiffNode { parent, ..nodes[at as usize] }).collect();
     let unit = sums.iter().map(|sums| &sums.unit).find(|unit| !unit.is_empty()).cloned().unwrap_or_default();
-    let mut tree = DiffTree { type_name: type_name.to_owned(), unit, functions, nodes, one_sided: Vec::new() };
+    let mut tree = DiffTree { type_name: type_name.clone(), unit, functions, nodes, one_sided: Vec::new() };
     let basis = if normalize { Basis::Total } else { Basis::Duration };
     let by_process = growth::compares_processes(sums);
-    let tested_sides = sums.map(|sums| TestedSide::new(sums, paths_of(sums).1.sums(), basis, by_process));
+    let tested_sides = [0, 1].map(|side| TestedSide::new(sums[side], of_sides[side].1.sums(), basis, by_process));
     let tested = estimate(&mut tree, sums, tested_sides, &rows);
     (tree, tested)
 }
@@ -242,9 +244,14 @@ fn estimate(
     rows: &[[Option<&SummedRow>; 2]],
 ) -> TestedNodes {
     let rows = |at: usize| [0, 1].map(|side| sides[side].row_of(rows[at][side]));
+    let has_managed = sums.iter().any(|sums| sums.stacks.has_managed());
     let mut tested = TestedNodes::default();
     for at in 1..tree.nodes.len() {
         let (node, caller) = (&tree.nodes[at], &tree.nodes[tree.nodes[at].parent as usize]);
+        if node.is_one_sided() && has_managed && tree.functions[node.function as usize].kind() == ExecutionKind::Native
+        {
+            continue;
+        }
         let (family, min_share) = match node.is_one_sided() {
             false => (&mut tested.of_both, MIN_SHARE),
             true if !caller.is_one_sided() => {

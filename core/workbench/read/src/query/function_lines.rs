@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
+use spanprof_profile::code_origin::ExecutionKind;
 use spanprof_profile::transform::FunctionTable;
 use spanprof_profile::ProfilesData;
 
@@ -14,7 +15,7 @@ use super::weights::{FunctionLine, Weight};
 pub struct FunctionLines {
     /// The function.
     pub location: FunctionLine,
-    /// Weight of samples with the function as leaf.
+    /// Weight of samples with the function as leaf, or as the caller of the native code there.
     pub flat: i64,
     /// By line; 0 has the samples without a line.
     pub lines: BTreeMap<i64, Weight>,
@@ -33,16 +34,18 @@ pub struct FunctionLineTable {
     pub functions: Vec<FunctionLines>,
 }
 
-/// A call of a function that is looked for, in a location.
+/// A call in a location.
 #[derive(Clone, Copy)]
-struct MatchingCall {
+struct LineCall {
     function: u32,
     line: i64,
-    /// Whether the location has no inlined call within it.
-    is_innermost: bool,
+    kind: ExecutionKind,
+    /// Whether the function is looked for.
+    is_match: bool,
 }
 
-/// The lines of the functions for which `matches` is true. A line that a stack contains several times (recursion) counts once.
+/// The lines of the functions for which `matches` is true. A line that a stack contains several times (recursion) counts once. A line of
+/// managed code has the self weight of the native code that it called, too: that has no lines.
 pub fn function_lines(
     data: &ProfilesData,
     type_name: &str,
@@ -51,8 +54,8 @@ pub fn function_lines(
     let mut table = FunctionLineTable { type_name: type_name.to_owned(), ..FunctionLineTable::default() };
     let mut functions = FunctionTable::new(&data.dictionary);
     let mut matched: HashMap<u32, FunctionLines> = HashMap::new();
-    // By location, once a stack has it.
-    let mut calls: Vec<Option<Vec<MatchingCall>>> = vec![None; data.dictionary.lens().locations];
+    // By location, once a stack has it, innermost first.
+    let mut calls: Vec<Option<Vec<LineCall>>> = vec![None; data.dictionary.lens().locations];
     let mut seen: Vec<(u32, i64)> = Vec::new();
     for (_, profile) in data.profiles().filter(|(_, profile)| profile.type_name() == type_name) {
         if table.unit.is_empty() {
@@ -62,32 +65,37 @@ pub fn function_lines(
             let weight = profile.weight(sample);
             table.total = table.total.saturating_add(weight);
             seen.clear();
-            for (depth, location) in data.dictionary.get_stack(sample.stack).iter().enumerate() {
+            // Whether the calls so far are the leaf, or native code up to it.
+            let (mut is_leaf, mut is_native) = (true, true);
+            for location in data.dictionary.get_stack(sample.stack) {
                 let Some(calls) = calls.get_mut(location.index()) else { continue };
                 let calls = calls.get_or_insert_with(|| {
                     let lines = data.dictionary.get_location(*location).lines.iter().map(|line| line.line);
                     let numbers: Vec<u32> = functions.of_location(*location).collect();
-                    let calls = numbers.into_iter().zip(lines.chain(std::iter::repeat(0))).enumerate();
-                    let matching = calls.filter_map(|(nth, (function, line))| {
+                    let calls = numbers.into_iter().zip(lines.chain(std::iter::repeat(0)));
+                    let call = calls.map(|(function, line)| {
                         let location = FunctionLine::from(functions.rows()[function as usize].clone());
-                        matches(&location).then(|| {
-                            matched
-                                .entry(function)
-                                .or_insert_with(|| FunctionLines { location, ..FunctionLines::default() });
-                            MatchingCall { function, line, is_innermost: nth == 0 }
-                        })
+                        let (kind, is_match) = (location.kind(), matches(&location));
+                        if is_match {
+                            let new = || FunctionLines { location, ..FunctionLines::default() };
+                            matched.entry(function).or_insert_with(new);
+                        }
+                        LineCall { function, line, kind, is_match }
                     });
-                    matching.collect()
+                    call.collect()
                 });
-                for MatchingCall { function, line, is_innermost } in calls.iter().copied() {
-                    if seen.contains(&(function, line)) {
+                for LineCall { function, line, kind, is_match } in calls.iter().copied() {
+                    let is_self = is_leaf || is_native && kind == ExecutionKind::Managed;
+                    is_leaf = false;
+                    is_native &= kind == ExecutionKind::Native;
+                    if !is_match || seen.contains(&(function, line)) {
                         continue;
                     }
                     seen.push((function, line));
                     let Some(row) = matched.get_mut(&function) else { continue };
                     let sum = row.lines.entry(line.max(0)).or_default();
                     sum.cum = sum.cum.saturating_add(weight);
-                    if depth == 0 && is_innermost {
+                    if is_self {
                         sum.flat = sum.flat.saturating_add(weight);
                         row.flat = row.flat.saturating_add(weight);
                     }
@@ -117,7 +125,8 @@ mod tests {
         for (stack, weight) in stacks {
             let mut locations = Vec::new();
             for (name, start_line, line) in *stack {
-                let (name, filename) = (data.dictionary.string(name), data.dictionary.string("app.js"));
+                let file = if *start_line == 0 { "/lib/addon.node" } else { "app.js" };
+                let (name, filename) = (data.dictionary.string(name), data.dictionary.string(file));
                 let function = Function { name, filename, start_line: *start_line, ..Function::default() };
                 let function = data.dictionary.function(function);
                 let lines = vec![Line { function, line: *line, ..Line::default() }];
@@ -146,5 +155,22 @@ mod tests {
         let first = BTreeMap::from([(12, weight(7, 7))]);
         let second = BTreeMap::from([(11, weight(0, 8)), (12, weight(5, 5))]);
         assert_eq!(rows, [(20, 7, first), (10, 5, second)]);
+    }
+
+    #[test]
+    fn a_line_has_the_native_code_that_it_called_and_native_functions_keep_their_own_weight() {
+        let data = data(&[
+            (&[("fill", 0, 0), ("hash", 0, 0), ("login", 10, 12), ("main", 1, 2)], 5),
+            (&[("login", 10, 11), ("main", 1, 2)], 2),
+            (&[("callback", 30, 31), ("each", 0, 0), ("login", 10, 12)], 3),
+            (&[("fill", 0, 0), ("start_thread", 0, 0)], 7),
+        ]);
+        let type_name = data.profiles().next().unwrap().1.type_name().to_owned();
+        let table = function_lines(&data, &type_name, |_| true);
+        let of = |name: &str| table.functions.iter().find(|row| row.location.function == name).expect(name);
+        let weight = |flat, cum| Weight { flat, cum };
+        assert_eq!(of("login").lines, BTreeMap::from([(11, weight(2, 2)), (12, weight(5, 8))]));
+        assert_eq!((of("login").flat, of("fill").flat, of("hash").flat, of("main").flat), (7, 12, 0, 0));
+        assert_eq!(of("callback").lines[&31], weight(3, 3));
     }
 }

@@ -14,7 +14,7 @@ use super::generated_names;
 use super::request_times::{awaits, request_duration, FirstTime, RequestDurations, REQUEST_TIME};
 use super::time_category::{StackCategories, TimeCategory};
 use super::tracked_functions::TrackedFunctions;
-use super::weights::{visit_samples, Granularity, StackRows, Weight};
+use super::weights::{visit_samples, Granularity, Weight};
 use super::window_sums::estimated_samples;
 
 /// Spans in memory; samples of further ones are counted as left out. About 200 bytes each.
@@ -246,25 +246,28 @@ impl SpanTotals {
         let Some(tracked) = self.tracked.as_mut() else { return };
         tracked.has_counts &= has_counts;
         let mut by_link: HashMap<Link, HashMap<usize, Weight>> = HashMap::new();
-        let mut depths: Vec<usize> = Vec::new();
+        let (mut depths, mut callers): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
         let rows = visit_samples(
             &data.dictionary,
             std::iter::once(profile),
             tracked.by,
             Some(generated_names::fold),
-            |profile, sample, StackRows { rows, .. }| {
+            |profile, sample, stack| {
                 if sample.link.is_empty() {
                     return;
                 }
                 let weight = profile.weight(sample);
                 let key = key_of(data.dictionary.get_span(sample.link).root());
                 let functions = by_link.entry(key).or_default();
-                for (nth, row) in rows.iter().enumerate() {
-                    if *row >= depths.len() {
-                        depths.resize(*row + 1, usize::MAX);
+                // Requests of an older version of the profiler have no native code that managed code called.
+                callers.clear();
+                callers.extend(stack.callers());
+                for (nth, row) in callers.iter().copied().enumerate() {
+                    if row >= depths.len() {
+                        depths.resize(row + 1, usize::MAX);
                     }
-                    depths[*row] = depths[*row].min(rows.len() - 1 - nth);
-                    let sum = functions.entry(*row).or_default();
+                    depths[row] = depths[row].min(callers.len() - 1 - nth);
+                    let sum = functions.entry(row).or_default();
                     sum.cum = sum.cum.saturating_add(weight);
                     if nth == 0 {
                         sum.flat = sum.flat.saturating_add(weight);

@@ -1,7 +1,11 @@
 //! Weights of one profile type by row and by call path, summed over windows. A stack is resolved into its rows and paths once, for
 //! all windows; a window then costs an addition for each of its frames.
+//!
+//! Native code that managed code called is summed twice: charged to its callers, and as rows and paths of its own. Only processes that all
+//! have such code can be compared by the latter: profiles of other versions or settings of the profiler lack it.
 
 use hashbrown::HashMap;
+use spanprof_profile::code_origin::ExecutionKind;
 use spanprof_profile::transform::{FoldedPaths, FunctionKey, FunctionTable};
 use spanprof_profile::{Dictionary, LocationId, Profile, StackId};
 
@@ -28,17 +32,32 @@ pub(super) struct SummedStacks {
     known_functions: HashMap<FunctionKey, u32>,
     /// Function and line of each row; the line is 0 of whole functions.
     rows: Vec<(u32, i64)>,
+    /// By row.
+    kinds: Vec<ExecutionKind>,
     known_rows: HashMap<(u32, i64), u32>,
-    weights: Vec<Weight>,
-    row_sums: WindowedSums,
+    /// By row. Native code that managed code called counts for the row that called it.
+    charged: RowWeights,
+    /// By row, of native code: whoever called it.
+    native: RowWeights,
     /// The ends of the stacks, by their rows, root first.
-    stacks: HashMap<Box<[u32]>, PathEnds>,
-    pub paths: PathSums,
+    stacks: HashMap<Box<[u32]>, StackEnds>,
+    paths: PathTrees,
+    /// Call paths without native code that managed code called; `None` while no stack has any, as they are all paths then.
+    managed_paths: Option<PathTrees>,
     folded: FoldedPaths,
-    pub folded_paths: PathSums,
-    /// By row: the last stack that contained it.
-    seen_in: Vec<u64>,
     stacks_added: u64,
+    /// By process, of which a window without identity is one: the weight of the stacks with managed code, and whether it called native code.
+    managed: HashMap<(Option<u64>, u64), (f64, bool)>,
+}
+
+/// The ends of a stack in all paths, and without native code that managed code called.
+#[derive(Clone, Copy, Debug)]
+struct StackEnds {
+    paths: PathEnds,
+    managed_paths: PathEnds,
+    /// Frames before the first managed one, root first.
+    managed: usize,
+    has_native: bool,
 }
 
 /// The nodes of a stack's last frame.
@@ -58,37 +77,78 @@ impl SummedStacks {
             functions,
             known_functions: HashMap::new(),
             rows: Vec::new(),
+            kinds: Vec::new(),
             known_rows: HashMap::new(),
-            weights: Vec::new(),
-            row_sums: WindowedSums::default(),
+            charged: RowWeights::default(),
+            native: RowWeights::default(),
             stacks: HashMap::new(),
-            paths: PathSums::default(),
+            paths: PathTrees::default(),
+            managed_paths: None,
             folded,
-            folded_paths: PathSums::default(),
-            seen_in: Vec::new(),
             stacks_added: 0,
+            managed: HashMap::new(),
         }
     }
 
-    /// The functions of [`Self::folded_paths`].
+    /// The functions of folded paths.
     pub fn folded_functions(&self) -> &[FunctionKey] {
         self.folded.functions()
     }
 
-    /// The rows in order of first use, as [`Self::sums`] has them.
-    pub fn rows(&self) -> impl Iterator<Item = (FunctionLine, Weight)> + '_ {
-        self.rows.iter().zip(&self.weights).map(|((function, line), weight)| {
-            (FunctionLine { line: *line, ..FunctionLine::from(self.functions[*function as usize].clone()) }, *weight)
+    /// The call paths, with native code that managed code called or without it.
+    pub fn paths(&self, has_native: bool) -> &PathTrees {
+        self.managed_paths.as_ref().filter(|_| !has_native).unwrap_or(&self.paths)
+    }
+
+    /// Weight of the stacks with managed code in processes whose managed code called native code, and in the others.
+    pub fn managed_weights(&self) -> [f64; 2] {
+        self.managed.values().fold([0.0; 2], |[with_native, others], (weight, has_native)| {
+            if *has_native {
+                [with_native + weight, others]
+            } else {
+                [with_native, others + weight]
+            }
         })
     }
 
-    /// The compared weights of the rows.
-    pub fn sums(&self) -> &[SummedRow] {
-        &self.row_sums.sums
+    /// Whether any stack has managed code.
+    pub fn has_managed(&self) -> bool {
+        !self.managed.is_empty()
     }
 
-    /// Adds the samples of a window.
-    pub fn add(&mut self, dictionary: &Dictionary, profile: &Profile, window: WindowExposure) {
+    /// What is summed.
+    pub fn summed(&self) -> Summed {
+        self.summed
+    }
+
+    /// The rows in order of first use, with the sums of the compared weight. With `has_native`, those of native code have all of its
+    /// weight; else what managed code called is charged to its callers, and so it is of lines.
+    pub fn rows(&self, has_native: bool) -> impl Iterator<Item = (FunctionLine, Weight, &SummedRow)> {
+        let Self { summed, kinds, charged, native, .. } = self;
+        let has_managed = self.has_managed();
+        self.rows.iter().enumerate().filter_map(move |(row, (function, line))| {
+            let is_native = kinds[row] == ExecutionKind::Native;
+            let weights = if has_native && is_native { native } else { charged };
+            let (mut weight, sums) = (weights.weights[row], &weights.sums.sums[row]);
+            if is_native && !has_native && has_managed {
+                // How far native stacks reach depends on the version of the profiler, too.
+                weight.cum = weight.flat;
+                if summed.compared == Compared::Cum {
+                    return None;
+                }
+            }
+            let location = FunctionLine::from(self.functions[*function as usize].clone());
+            (weight != Weight::default()).then_some((FunctionLine { line: *line, ..location }, weight, sums))
+        })
+    }
+
+    /// The compared weights of the rows, with native code charged to its callers.
+    pub fn sums(&self) -> &[SummedRow] {
+        &self.charged.sums.sums
+    }
+
+    /// Adds the samples of a window of a process.
+    pub fn add(&mut self, dictionary: &Dictionary, profile: &Profile, process: Option<u64>, window: WindowExposure) {
         let mut stacks: Vec<(StackId, i64)> = Vec::new();
         let mut known: HashMap<StackId, usize> = HashMap::new();
         for sample in &profile.samples {
@@ -100,6 +160,7 @@ impl SummedStacks {
         }
         let rows_of_locations = self.rows_of_locations(dictionary, &stacks);
         let mut rows: Vec<u32> = Vec::new();
+        let (mut managed_weight, mut has_native) = (0.0, false);
         for (stack, weight) in stacks {
             rows.clear();
             for location in dictionary.get_stack(stack).iter().rev() {
@@ -108,21 +169,29 @@ impl SummedStacks {
             let ends = match self.stacks.get(&rows[..]) {
                 Some(ends) => *ends,
                 None => {
-                    let ends = self.path_ends(&rows);
+                    let ends = self.stack_ends(&rows);
                     self.stacks.insert(rows.as_slice().into(), ends);
                     ends
                 }
             };
-            self.add_to_rows(&rows, weight);
-            if self.summed.has_paths {
-                self.paths.add(ends.whole, weight);
+            self.add_to_rows(&rows, ends.managed, weight);
+            self.paths.add(self.summed, ends.paths, weight);
+            if let Some(paths) = &mut self.managed_paths {
+                paths.add(self.summed, ends.managed_paths, weight);
             }
-            if self.summed.has_folded_paths {
-                self.folded_paths.add(ends.folded, weight);
-            }
+            managed_weight += if ends.managed < rows.len() { weight as f64 } else { 0.0 };
+            has_native |= ends.has_native && weight != 0;
         }
-        for sums in [&mut self.row_sums, &mut self.paths.sums, &mut self.folded_paths.sums] {
+        if managed_weight != 0.0 {
+            let of_window = if process.is_none() { self.stacks_added } else { 0 };
+            let sums = self.managed.entry((process, of_window)).or_default();
+            *sums = (sums.0 + managed_weight, sums.1 || has_native);
+        }
+        for sums in [&mut self.charged.sums, &mut self.native.sums] {
             sums.end_window(window);
+        }
+        for paths in [Some(&mut self.paths), self.managed_paths.as_mut()].into_iter().flatten() {
+            paths.end_window(window);
         }
     }
 
@@ -131,9 +200,9 @@ impl SummedStacks {
         for (name, weight) in names {
             let function = self.function(&FunctionKey { name, ..FunctionKey::default() });
             let row = self.row(function, 0);
-            self.add_to_rows(&[row], weight);
+            self.add_to_rows(&[row], 1, weight);
         }
-        self.row_sums.end_window(window);
+        self.charged.sums.end_window(window);
     }
 
     /// The rows of each location of these stacks, innermost first.
@@ -181,50 +250,83 @@ impl SummedStacks {
             rows.push((function, line));
             rows.len() as u32 - 1
         });
-        if row as usize == self.weights.len() {
-            self.weights.push(Weight::default());
-            self.row_sums.push();
-            self.seen_in.push(0);
+        if row as usize == self.kinds.len() {
+            self.kinds.push(self.functions[function as usize].kind());
+            self.charged.push();
+            self.native.push();
         }
         row
     }
 
-    /// The nodes of a new stack. Recursion is folded.
-    fn path_ends(&mut self, rows: &[u32]) -> PathEnds {
-        let mut path: Vec<u32> = rows.iter().map(|row| self.rows[*row as usize].0).collect();
-        path.dedup();
-        let whole = if self.summed.has_paths { self.paths.node(&path) } else { 0 };
-        let folded = if self.summed.has_folded_paths {
-            let mut frames = Vec::new();
-            self.folded.fold(&self.functions, &path, &mut frames);
-            self.folded_paths.node(&frames)
-        } else {
-            0
-        };
-        PathEnds { whole, folded }
+    /// The nodes of a new stack.
+    fn stack_ends(&mut self, rows: &[u32]) -> StackEnds {
+        let kind = |row: u32| self.kinds[row as usize];
+        let managed = rows.iter().position(|row| kind(*row) == ExecutionKind::Managed).unwrap_or(rows.len());
+        let is_called = |at: usize| at > managed && kind(rows[at]) == ExecutionKind::Native;
+        let function = |at: usize| self.rows[rows[at] as usize].0;
+        let all: Vec<u32> = (0..rows.len()).map(function).collect();
+        let callers: Vec<u32> = (0..rows.len()).filter(|at| !is_called(*at)).map(function).collect();
+        let has_native = callers.len() < all.len();
+        let Self { summed, functions, folded, paths, managed_paths, .. } = self;
+        if has_native && managed_paths.is_none() {
+            *managed_paths = Some(paths.clone());
+        }
+        let ends = paths.ends(*summed, functions, folded, all);
+        let of_callers = managed_paths.as_mut().map(|paths| paths.ends(*summed, functions, folded, callers));
+        StackEnds { paths: ends, managed_paths: of_callers.unwrap_or(ends), managed, has_native }
     }
 
-    /// Adds a stack, whose rows are root first. A row counts once in it.
-    fn add_to_rows(&mut self, rows: &[u32], weight: i64) {
+    /// Adds a stack, whose rows are root first. A row counts once in it. From `managed` on, native code was called by managed code.
+    fn add_to_rows(&mut self, rows: &[u32], managed: usize, weight: i64) {
         self.stacks_added += 1;
-        for (nth, row) in rows.iter().rev().enumerate() {
-            let sum = &mut self.weights[*row as usize];
-            if nth == 0 {
-                sum.flat = sum.flat.saturating_add(weight);
+        let (number, compared) = (self.stacks_added, self.summed.compared);
+        let mut is_leaf = true;
+        for (at, row) in rows.iter().enumerate().rev() {
+            let is_native = self.kinds[*row as usize] == ExecutionKind::Native;
+            if is_native {
+                self.native.add(*row, weight, at + 1 == rows.len(), compared, number);
             }
-            if std::mem::replace(&mut self.seen_in[*row as usize], self.stacks_added) == self.stacks_added {
-                continue;
-            }
-            sum.cum = sum.cum.saturating_add(weight);
-            if nth == 0 || self.summed.compared == Compared::Cum {
-                self.row_sums.add(*row, weight);
+            if !is_native || at < managed {
+                self.charged.add(*row, weight, std::mem::take(&mut is_leaf), compared, number);
             }
         }
     }
 }
 
-/// Weights by row or by node, of the window that is being added and of all windows before it.
+/// Weights of rows, summed over windows.
 #[derive(Debug, Default)]
+struct RowWeights {
+    weights: Vec<Weight>,
+    sums: WindowedSums,
+    /// By row: the last stack that contained it.
+    seen_in: Vec<u64>,
+}
+
+impl RowWeights {
+    fn push(&mut self) {
+        self.weights.push(Weight::default());
+        self.sums.push();
+        self.seen_in.push(0);
+    }
+
+    /// Adds a row of a stack with this number.
+    fn add(&mut self, row: u32, weight: i64, is_leaf: bool, compared: Compared, number: u64) {
+        let sum = &mut self.weights[row as usize];
+        if is_leaf {
+            sum.flat = sum.flat.saturating_add(weight);
+        }
+        if std::mem::replace(&mut self.seen_in[row as usize], number) == number {
+            return;
+        }
+        sum.cum = sum.cum.saturating_add(weight);
+        if is_leaf || compared == Compared::Cum {
+            self.sums.add(row, weight);
+        }
+    }
+}
+
+/// Weights by row or by node, of the window that is being added and of all windows before it.
+#[derive(Clone, Debug, Default)]
 struct WindowedSums {
     of_window: Vec<i64>,
     /// What has a weight in the window.
@@ -264,8 +366,46 @@ pub(super) struct PathNode {
     pub self_weight: i64,
 }
 
+/// Call paths, and call paths with folded libraries and runtimes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PathTrees {
+    pub whole: PathSums,
+    pub folded: PathSums,
+}
+
+impl PathTrees {
+    /// The nodes of a path of `functions`, root first. Recursion is folded.
+    fn ends(&mut self, summed: Summed, keys: &[FunctionKey], folded: &mut FoldedPaths, mut path: Vec<u32>) -> PathEnds {
+        path.dedup();
+        let mut ends = PathEnds { whole: 0, folded: 0 };
+        if summed.has_paths {
+            ends.whole = self.whole.node(&path);
+        }
+        if summed.has_folded_paths {
+            let mut frames = Vec::new();
+            folded.fold(keys, &path, &mut frames);
+            ends.folded = self.folded.node(&frames);
+        }
+        ends
+    }
+
+    fn add(&mut self, summed: Summed, ends: PathEnds, weight: i64) {
+        if summed.has_paths {
+            self.whole.add(ends.whole, weight);
+        }
+        if summed.has_folded_paths {
+            self.folded.add(ends.folded, weight);
+        }
+    }
+
+    fn end_window(&mut self, window: WindowExposure) {
+        self.whole.sums.end_window(window);
+        self.folded.sums.end_window(window);
+    }
+}
+
 /// Call paths with their callees.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PathSums {
     /// Callers first. Node 0 is the root.
     pub nodes: Vec<PathNode>,

@@ -15,6 +15,8 @@ pub struct TopRow {
     pub weight: Weight,
     /// Weight of samples that are charged to the row: it is the innermost one of own code. 0 for other code.
     pub own: i64,
+    /// [`Weight::flat`] with that of the native code that the row called.
+    pub with_native: i64,
 }
 
 /// Rows by descending `flat`, then descending `cum`, then name.
@@ -45,8 +47,9 @@ impl TopTable {
 /// The table of one profile type.
 pub fn top(data: &ProfilesData, type_name: &str, by: Granularity) -> TopTable {
     let sums = weights(data, type_name, by);
-    let mut rows: Vec<TopRow> =
-        sums.rows.into_iter().zip(sums.own).map(|((location, weight), own)| TopRow { location, weight, own }).collect();
+    let charged = sums.own.into_iter().zip(sums.with_native);
+    let row = |((location, weight), (own, with_native))| TopRow { location, weight, own, with_native };
+    let mut rows: Vec<TopRow> = sums.rows.into_iter().zip(charged).map(row).collect();
     let own = rows.iter().fold(0i64, |sum, row| sum.saturating_add(row.own));
     rows.sort_by(|one, other| {
         let key = |row: &TopRow| Reverse((row.weight.flat, row.weight.cum));

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use spanprof_profile::code_origin::{CodeOrigin, RecordedOrigin};
+use spanprof_profile::code_origin::{CodeOrigin, ExecutionKind, RecordedOrigin};
 use spanprof_profile::transform::{FunctionKey, FunctionTable};
 use spanprof_profile::{Dictionary, FrameType, LocationId, Profile, ProfilesData, Sample};
 
@@ -42,12 +42,18 @@ impl FunctionLine {
     pub fn origin(&self) -> CodeOrigin {
         self.recorded.or(|| CodeOrigin::of(&self.function, &self.file, self.frame_type))
     }
+
+    /// Who executes it.
+    pub fn kind(&self) -> ExecutionKind {
+        ExecutionKind::of(&self.function, &self.file, self.frame_type)
+    }
 }
 
 /// Weight of one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// Weight of samples with the row as leaf.
+    /// Weight of samples with the row as leaf. A line of managed code, and a function in a comparison, has that of the native code that it
+    /// called, too.
     pub flat: i64,
     /// Weight of samples with the row anywhere in the stack, each counted once.
     pub cum: i64,
@@ -63,14 +69,34 @@ pub(super) struct Weights {
     pub rows: Vec<(FunctionLine, Weight)>,
     /// By row: weight of the samples in which it is the innermost row of own code.
     pub own: Vec<i64>,
+    /// By row: its self weight with that of the native code that it called.
+    pub with_native: Vec<i64>,
 }
 
 /// The rows of a stack.
 pub(crate) struct StackRows<'r> {
     /// Leaf first, each once: recursion counts once.
     pub rows: &'r [usize],
-    /// The row to which libraries and the runtime are charged: the innermost one of own code.
+    /// Whether each row is native code that managed code called.
+    pub is_called: &'r [bool],
+    /// The row to which libraries and the runtime are charged: the innermost one of own code, of native one only without another.
     pub own: Option<usize>,
+}
+
+impl<'r> StackRows<'r> {
+    /// The rows to which native code is charged, leaf first: without the native code that managed code called. The first one has the self
+    /// time.
+    pub fn callers(&self) -> impl Iterator<Item = usize> + 'r {
+        self.rows.iter().zip(self.is_called).filter(|(_, is_called)| !**is_called).map(|(row, _)| *row)
+    }
+
+    /// The row with the self time. Native code has no lines: that of a line has the native code that it called.
+    fn leaf(&self, by: Granularity) -> Option<usize> {
+        match by {
+            Granularity::Function => self.rows.first().copied(),
+            Granularity::Line => self.callers().next(),
+        }
+    }
 }
 
 /// Row indices of each location, innermost first.
@@ -80,15 +106,15 @@ struct LocationRows<'d> {
     functions: FunctionTable<'d>,
     /// (function, line) of each row.
     rows: Vec<(u32, i64)>,
-    /// Whether each row is own code.
-    is_own: Vec<bool>,
+    /// Whether each row is own code, and its kind.
+    kinds: Vec<(bool, ExecutionKind)>,
     known: HashMap<(u32, i64), usize>,
     by_location: HashMap<LocationId, Box<[usize]>>,
 }
 
 impl LocationRows<'_> {
     fn of_location(&mut self, id: LocationId) -> &[usize] {
-        let Self { dictionary, by, functions, rows, is_own, known, by_location } = self;
+        let Self { dictionary, by, functions, rows, kinds, known, by_location } = self;
         by_location.entry(id).or_insert_with(|| {
             let of_location: Vec<u32> = functions.of_location(id).collect();
             let lines = dictionary.get_location(id).lines.iter().map(|line| line.line);
@@ -97,7 +123,8 @@ impl LocationRows<'_> {
                 let row = (function, if *by == Granularity::Line { line } else { 0 });
                 *known.entry(row).or_insert_with(|| {
                     rows.push(row);
-                    is_own.push(functions.rows()[function as usize].origin() == CodeOrigin::Own);
+                    let function = &functions.rows()[function as usize];
+                    kinds.push((function.origin() == CodeOrigin::Own, function.kind()));
                     rows.len() - 1
                 })
             };
@@ -110,33 +137,40 @@ impl LocationRows<'_> {
 pub(super) fn weights(data: &ProfilesData, type_name: &str, by: Granularity) -> Weights {
     let profiles = data.profiles().map(|(_, profile)| profile).filter(|profile| profile.type_name() == type_name);
     let mut sums: Vec<Weight> = Vec::new();
-    let mut own_sums: Vec<i64> = Vec::new();
+    // Charged to own code, and to the callers of native code.
+    let mut charged: Vec<[i64; 2]> = Vec::new();
     let mut result = Weights::default();
-    let rows = visit_samples(&data.dictionary, profiles, by, None, |profile, sample, StackRows { rows, own }| {
+    let rows = visit_samples(&data.dictionary, profiles, by, None, |profile, sample, stack| {
         if result.unit.is_empty() {
             profile.unit().clone_into(&mut result.unit);
         }
         let weight = profile.weight(sample);
         result.samples += 1;
         result.total = result.total.saturating_add(weight);
-        for (nth, row) in rows.iter().copied().enumerate() {
+        let leaf = stack.leaf(by);
+        for row in stack.rows.iter().copied() {
             if row >= sums.len() {
                 sums.resize(row + 1, Weight::default());
-                own_sums.resize(row + 1, 0);
+                charged.resize(row + 1, [0; 2]);
             }
             let sum = &mut sums[row];
-            if nth == 0 {
+            if leaf == Some(row) {
                 sum.flat = sum.flat.saturating_add(weight);
             }
             sum.cum = sum.cum.saturating_add(weight);
         }
-        if let Some(own) = own {
-            own_sums[own] = own_sums[own].saturating_add(weight);
+        for (nth, row) in [stack.own, stack.callers().next()].into_iter().enumerate() {
+            if let Some(row) = row {
+                charged[row][nth] = charged[row][nth].saturating_add(weight);
+            }
         }
     });
     sums.resize(rows.len(), Weight::default());
-    own_sums.resize(rows.len(), 0);
-    result.own = own_sums;
+    charged.resize(rows.len(), [0; 2]);
+    result.own = charged.iter().map(|[own, _]| *own).collect();
+    // Native code has its own weight, whoever called it.
+    let with_native = charged.iter().zip(&sums).map(|([_, with_native], sum)| sum.flat.max(*with_native));
+    result.with_native = with_native.collect();
     result.rows = rows.into_iter().zip(sums).collect();
     result
 }
@@ -161,14 +195,14 @@ pub(crate) fn visit_samples<'d>(
         by,
         functions,
         rows: Vec::new(),
-        is_own: Vec::new(),
+        kinds: Vec::new(),
         known: HashMap::new(),
         by_location: HashMap::new(),
     };
     // Number of the last sample that contained the row.
     let mut seen_in: Vec<usize> = Vec::new();
     let mut number = 0;
-    let mut distinct = Vec::new();
+    let (mut distinct, mut is_called) = (Vec::new(), Vec::new());
     for profile in profiles {
         for sample in &profile.samples {
             number += 1;
@@ -184,8 +218,15 @@ pub(crate) fn visit_samples<'d>(
                     }
                 }
             }
-            let own = distinct.iter().copied().find(|row| table.is_own[*row]);
-            visit(profile, sample, StackRows { rows: &distinct, own });
+            let kind = |row: &usize| table.kinds[*row].1;
+            let managed = distinct.iter().rposition(|row| kind(row) == ExecutionKind::Managed).unwrap_or(0);
+            is_called.clear();
+            is_called.extend(
+                distinct.iter().enumerate().map(|(at, row)| at < managed && kind(row) == ExecutionKind::Native),
+            );
+            let own = || distinct.iter().copied().filter(|row| table.kinds[*row].0);
+            let own = own().find(|row| kind(row) != ExecutionKind::Native).or_else(|| own().next());
+            visit(profile, sample, StackRows { rows: &distinct, is_called: &is_called, own });
         }
     }
     let LocationRows { functions, rows, .. } = table;

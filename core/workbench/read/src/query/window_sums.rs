@@ -110,7 +110,7 @@ impl WindowSums {
             Some(key) => {
                 sums.stacks.add_named(label_weights(dictionary, resource, profile, key).into_iter(), window);
             }
-            None => sums.stacks.add(dictionary, profile, window),
+            None => sums.stacks.add(dictionary, profile, process_identity(resource), window),
         }
     }
 

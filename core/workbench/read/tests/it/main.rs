@@ -6,6 +6,7 @@ mod diff_trees;
 mod draws;
 mod heap_peak;
 mod hostile;
+mod native_frames;
 mod otlp;
 mod pprof;
 mod pprof_messages;

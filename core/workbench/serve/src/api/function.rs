@@ -88,6 +88,9 @@ impl FunctionRequest {
                 query::function_lines(data, &tree.type_name, |function| *function == neighbors.location).functions;
             let lines = lines.into_iter().next().unwrap_or_default();
             let lines = FunctionLines { location: neighbors.location, ..lines };
+            if lines.flat != neighbors.weight.flat {
+                members.insert("with_native".to_owned(), lines.flat.into());
+            }
             members.insert("source".to_owned(), source(&lines, settings, commit));
             members.insert("caller_count".to_owned(), neighbors.callers.len().into());
             members.insert("callee_count".to_owned(), neighbors.callees.len().into());

@@ -8,7 +8,7 @@ use serde_json::{json, Map, Value};
 use spanprof_answers::selection;
 use spanprof_answers::top::{row_members, table_members};
 use spanprof_profile::is_gauge_type;
-use spanprof_read::query::{self, Detail, Filter, FunctionLine, Granularity, TopTable, Weight};
+use spanprof_read::query::{self, Detail, Filter, FunctionLine, Granularity, TopRow, TopTable, Weight};
 
 use super::name_search::NameSearch;
 use super::request::{ApiRequest, ApiResult};
@@ -35,9 +35,7 @@ struct TopRequest {
 
 /// A function with its weight in the second type.
 struct PairedRow {
-    function: FunctionLine,
-    weight: Weight,
-    own: i64,
+    row: TopRow,
     beside: Weight,
 }
 
@@ -104,11 +102,13 @@ impl TopRequest {
         let mut rows = paired(table, beside);
         let functions = rows.len();
         if let Some(search) = &self.search {
-            rows.retain(|row| search.matches(&row.function.function, &row.function.file, row.function.line));
+            rows.retain(|PairedRow { row: TopRow { location, .. }, .. }| {
+                search.matches(&location.function, &location.file, location.line)
+            });
         }
         self.sort(&mut rows);
         let shown = rows.iter().skip(self.offset).take(self.limit).map(|row| {
-            let mut members = row_members(&row.function, row.weight, row.own);
+            let mut members = row_members(&row.row);
             if beside.is_some() {
                 members.insert("beside_flat".to_owned(), row.beside.flat.into());
                 members.insert("beside_cum".to_owned(), row.beside.cum.into());
@@ -126,21 +126,28 @@ impl TopRequest {
     }
 
     fn sort(&self, rows: &mut [PairedRow]) {
-        let by: fn(&PairedRow) -> [i64; 5] = match self.sort {
+        let by: fn([i64; 5]) -> [i64; 5] = match self.sort {
             // The rows of a table are in this order, but those of the second type only are at the end.
-            TopOrder::Flat => |row| [row.weight.flat, row.weight.cum, row.own, row.beside.flat, row.beside.cum],
-            TopOrder::Own => |row| [row.own, row.weight.flat, row.weight.cum, row.beside.flat, row.beside.cum],
-            TopOrder::Cum => |row| [row.weight.cum, row.weight.flat, row.own, row.beside.cum, row.beside.flat],
-            TopOrder::BesideFlat => |row| [row.beside.flat, row.beside.cum, row.weight.flat, row.weight.cum, row.own],
-            TopOrder::BesideCum => |row| [row.beside.cum, row.beside.flat, row.weight.cum, row.weight.flat, row.own],
+            TopOrder::Flat => |[flat, own, cum, beside_flat, beside_cum]| [flat, cum, own, beside_flat, beside_cum],
+            TopOrder::Own => |[flat, own, cum, beside_flat, beside_cum]| [own, flat, cum, beside_flat, beside_cum],
+            TopOrder::Cum => |[flat, own, cum, beside_flat, beside_cum]| [cum, flat, own, beside_cum, beside_flat],
+            TopOrder::BesideFlat => {
+                |[flat, own, cum, beside_flat, beside_cum]| [beside_flat, beside_cum, flat, cum, own]
+            }
+            TopOrder::BesideCum => {
+                |[flat, own, cum, beside_flat, beside_cum]| [beside_cum, beside_flat, cum, flat, own]
+            }
             TopOrder::Function => {
-                rows.sort_by_cached_key(|row| (row.function.function.to_lowercase(), row.function.clone()));
+                rows.sort_by_cached_key(|PairedRow { row: TopRow { location, .. }, .. }| {
+                    (location.function.to_lowercase(), location.clone())
+                });
                 return;
             }
         };
-        rows.sort_by(|one, other| {
-            Reverse(by(one)).cmp(&Reverse(by(other))).then_with(|| one.function.cmp(&other.function))
-        });
+        let key = |PairedRow { row, beside }: &PairedRow| {
+            Reverse(by([row.weight.flat, row.own, row.weight.cum, beside.flat, beside.cum]))
+        };
+        rows.sort_by(|one, other| key(one).cmp(&key(other)).then_with(|| one.row.location.cmp(&other.row.location)));
     }
 }
 
@@ -148,21 +155,14 @@ impl TopRequest {
 fn paired(table: &TopTable, beside: Option<&TopTable>) -> Vec<PairedRow> {
     let mut beside_weights: HashMap<&FunctionLine, Weight> =
         beside.into_iter().flat_map(|table| &table.rows).map(|row| (&row.location, row.weight)).collect();
-    let mut rows: Vec<PairedRow> = table
-        .rows
-        .iter()
-        .map(|row| PairedRow {
-            function: row.location.clone(),
-            weight: row.weight,
-            own: row.own,
-            beside: beside_weights.remove(&row.location).unwrap_or_default(),
-        })
-        .collect();
-    rows.extend(beside_weights.into_iter().map(|(function, beside)| PairedRow {
-        function: function.clone(),
-        weight: Weight::default(),
-        own: 0,
-        beside,
+    let of_type = |row: &TopRow| {
+        let beside = beside_weights.remove(&row.location).unwrap_or_default();
+        PairedRow { row: row.clone(), beside }
+    };
+    let mut rows: Vec<PairedRow> = table.rows.iter().map(of_type).collect();
+    rows.extend(beside_weights.into_iter().map(|(location, beside)| {
+        let (location, weight) = (location.clone(), Weight::default());
+        PairedRow { row: TopRow { location, weight, own: 0, with_native: 0 }, beside }
     }));
     rows
 }
