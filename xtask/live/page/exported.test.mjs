@@ -6,16 +6,17 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { amount, assertTotal, fixture, outermost, pageTest, serverUrl, tableFunctions } from './session.mjs';
+import { amount, assertTotal, fixture, outermost, ownServerUrl, pageTest, serverUrl, tableFunctions } from './session.mjs';
 import { eventually } from './browser.mjs';
 import { GROWN, ROOTS, WINDOWS } from './fixture.mjs';
+import { exportRequest } from './otlp.mjs';
 import { PROGRAM, SOURCE } from './server.mjs';
 
 /** Runs `body` with the address of a file that the server exports for `query`, as `edited`. */
-async function withExported(query, body, edited = (text) => text) {
+async function withExported(query, body, edited = (text) => text, server = serverUrl()) {
   const folder = mkdtempSync(path.join(tmpdir(), 'spanprof-exported-'));
   try {
-    const response = await fetch(`${await serverUrl()}/api/profile?format=flamegraph&${query}`);
+    const response = await fetch(`${await server}/api/profile?format=flamegraph&${query}`);
     assert.equal(response.status, 200);
     const file = path.join(folder, 'profile.html');
     writeFileSync(file, edited(await response.text()));
@@ -211,3 +212,32 @@ for (const theme of ['light', 'dark']) {
     });
   }
 }
+
+pageTest('native code has its own rows and counts for the function and the line that called it, also in an exported page', async ({ openAddress }) => {
+  const files = { dgemm_kernel: '/venv/site-packages/numpy.libs/libopenblas.so', start_thread: '/lib/libc.so.6', fast_sort: '/srv/api/fast.so', raw_decode: '/usr/lib/python3.11/json/decoder.py' };
+  const frames = { frameType: (name) => (files[name]?.includes('.so') ? 'native' : 'cpython'), fileOf: (name) => files[name] ?? '/srv/api/app.py' };
+  const weights = [[['main', 'predict', 'dgemm_kernel'], 60], [['main', 'predict'], 10], [['main', 'rank', 'fast_sort', 'key'], 15], [['main', 'raw_decode', 'fast_sort'], 5], [['start_thread', 'dgemm_kernel'], 10]];
+  const url = ownServerUrl('native', async (url) => {
+    const toMs = Math.floor(Date.now() / 1000) * 1000;
+    const samples = weights.map(([functions, samples]) => ({ type: 'cpu', functions, weight: samples * 10_000_000 }));
+    const body = JSON.stringify(exportRequest({ name: 'native', pid: 1, frames }, { fromMs: toMs - 10_000, toMs }, samples));
+    assert.ok((await fetch(`${url}/v1development/profiles`, { method: 'POST', headers: { 'content-type': 'application/json' }, body })).ok);
+  });
+  const served = await openAddress(`${await url}/?view=both&type=cpu&function=predict`);
+  const rows = (page) => page.texts('#top-rows tr');
+  await eventually(async () => assert.equal((await rows(served)).length, 8));
+  const row = (name) => rows(served).then((rows) => rows.find((row) => row.includes(name)).replaceAll(/\s+/g, ' '));
+  assert.match(await row('dgemm_kernel'), /^700 ms ?70\.0% ?0 ?0\.0% ?700 ms ?70\.0%/);
+  assert.match(await row('predict'), /^100 ms ?10\.0% ?700 ms ?70\.0% ?700 ms ?70\.0%.*\+ 60\.0% in native code$/);
+  assert.match(await row('raw_decode'), /^0 ?0\.0%.*\+ 5\.0% in native code$/);
+  assert.doesNotMatch(await row('rank'), /native code/, 'a function that native code called has its own time');
+  assert.match(await served.text('#function-weight'), /100 ms self, 10\.0% \+ 60\.0% in native code/);
+  const line = (await served.texts('#source-lines tr')).find((line) => line.includes('line 12'));
+  assert.match(line, /^700 ms\s*700 ms\s*12/);
+  await withExported('service=native', async (address) => {
+    const page = await openAddress(`${address}#view=both&type=cpu&function=predict`);
+    const sorted = async (page) => (await rows(page)).sort();
+    await eventually(async () => assert.deepEqual(await sorted(page), await sorted(served)));
+    assert.equal(await page.text('#function-weight'), await served.text('#function-weight'));
+  }, undefined, url);
+});

@@ -28,6 +28,7 @@ const embedded = (() => {
   /** The value of a label in a set, "" without it. */
   const valueOf = (set, key) => labels[sets[set].find((at) => labels[at][0] === key)]?.[1] ?? "";
   const isOwn = (at) => functions.origin[at] === 0;
+  const isManaged = (at) => functions.code[at] === 0, isNative = (at) => functions.code[at] === 1;
   const placeOf = (at) => fileOf(at) + (functions.lines[at] ? ":" + functions.lines[at] : "");
   /** Whether an expression selects each function. */
   function matchesOf(text) {
@@ -75,9 +76,10 @@ const embedded = (() => {
   function byFunction(query, type) {
     const { own, total, count } = weights(query, type);
     const sums = totals(own);
-    const [flat, charged, cum] = [0, 1, 2].map(() => new Float64Array(functions.names.length));
-    /** The innermost function of own code of each path, to which its samples are charged. */
-    const innermost = new Int32Array(nodeCount);
+    const [flat, charged, withNative, cum] = [0, 1, 2, 3].map(() => new Float64Array(functions.names.length));
+    /** Of each path: its innermost function of own code, of native one only without another; the function to which native code is charged. */
+    const innermost = new Int32Array(nodeCount), caller = new Int32Array(nodeCount);
+    const hasManaged = new Uint8Array(nodeCount);
     const open = new Int32Array(functions.names.length);
     const stack = [];
     for (let node = 1; node < nodeCount; node++) {
@@ -85,11 +87,16 @@ const embedded = (() => {
       stack.push(node);
       const at = functionOf(node);
       flat[at] += own[node];
-      innermost[node] = isOwn(at) ? at : innermost[parents[node]];
+      const before = innermost[parents[node]], isCalled = isNative(at) && hasManaged[parents[node]];
+      innermost[node] = isOwn(at) && !(isNative(at) && before && !isNative(before)) ? at : before;
+      hasManaged[node] = hasManaged[parents[node]] || isManaged(at) ? 1 : 0;
+      caller[node] = isCalled ? caller[parents[node]] : at;
       if (innermost[node]) charged[innermost[node]] += own[node];
+      if (isNative(at)) withNative[at] += own[node];
+      if (!isNative(caller[node])) withNative[caller[node]] += own[node];
       if (!open[at]++) cum[at] += sums[node];
     }
-    return { flat, own: charged, cum, total, count };
+    return { flat, own: charged, withNative, cum, total, count };
   }
 
   function top(query) {
@@ -109,7 +116,7 @@ const embedded = (() => {
     rows.sort(order ? (one, other) => order[other] - order[one] || first.cum[other] - first.cum[one] || byName(one, other) : byName);
     const matching = rows.length;
     const members = rows.slice(0, Number(query.get("limit") || 200)).map((at) => ({
-      function: functions.names[at], file: fileOf(at), line: functions.lines[at] || undefined, flat: first.flat[at], own: first.own[at], cum: first.cum[at],
+      function: functions.names[at], file: fileOf(at), line: functions.lines[at] || undefined, flat: first.flat[at], with_native: first.withNative[at], own: first.own[at], cum: first.cum[at],
       beside_flat: second?.flat[at], beside_cum: second?.cum[at],
     }));
     return {
@@ -121,7 +128,7 @@ const embedded = (() => {
   /** Callers and callees of a function, and its lines without text. A call that a stack contains several times counts once. */
   function describe(query) {
     const type = query.get("type"), [name, file, line] = ["name", "file", "line"].map((key) => query.get(key));
-    const { flat, cum, total } = byFunction(query, type);
+    const { flat, withNative, cum, total } = byFunction(query, type);
     const isNamed = (at) => functions.names[at] === name && (!file || fileOf(at) === file) && (!line || String(functions.lines[at]) === line);
     const found = functions.names.map((_, at) => at).filter((at) => at && cum[at] && isNamed(at)).sort((one, other) => cum[other] - cum[one]);
     const summary = { type, unit: unitOf(type), total, matched: found.length };
@@ -144,7 +151,7 @@ const embedded = (() => {
       .map(([at, weight]) => ({ function: functions.names[at], file: fileOf(at), line: functions.lines[at] || undefined, weight }));
     return {
       ...summary, function: functions.names[at], file: fileOf(at), line: functions.lines[at] || undefined, frame_type: functions.kinds[functions.kind[at]],
-      flat: flat[at], cum: cum[at], callers: rows(callers), callees: rows(callees), caller_count: callers.size, callee_count: callees.size,
+      flat: flat[at], with_native: withNative[at], cum: cum[at], callers: rows(callers), callees: rows(callees), caller_count: callers.size, callee_count: callees.size,
       source: sourceOf(at, query),
     };
   }

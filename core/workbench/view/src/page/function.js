@@ -29,7 +29,7 @@ class FunctionPane extends Component {
       h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Callers, callees and source" },
         h("p", { class: "soft" }, [data.file && data.file + (data.line ? ":" + data.line : ""), Flamegraph.kindWords(data.frame_type)].filter(Boolean).join(" · ")),
         h("p", { id: "function-weight", class: "soft" }, h("b", {}, amount(data.cum, data.unit)), " total, " + share(data.cum, data.total) + " · ",
-          h("b", {}, amount(data.flat, data.unit)), " self, " + share(data.flat, data.total)),
+          h("b", {}, amount(data.flat, data.unit)), " self, " + share(data.flat, data.total), " " + nativeNote(data, data.total)),
         data.matched > 1 && h("p", { class: "soft" }, "The heaviest of " + data.matched + " functions of this name."),
         h(NeighborTable, { key: "callers" + data.function + data.file, id: "callers", title: "Callers", rows: data.callers, count: data.caller_count, data }),
         h(NeighborTable, { key: "callees" + data.function + data.file, id: "callees", title: "Callees", rows: data.callees, count: data.callee_count, data }),

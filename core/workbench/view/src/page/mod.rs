@@ -139,7 +139,7 @@ fn document(title: &str, head: &str, nonce: &str, write_content: impl Fn(&mut St
 }
 
 /// The data as JSON. Functions are in the order of siblings; `fold` is the frame of a function in folded trees, `priority` whether
-/// it names its run ([`FoldableFunctions`]). `nodes` are level and function of the call paths, depth first; `samples` of a profile
+/// it names its run ([`FoldableFunctions`]), `code` who executes it ([`FunctionKey::kind`](transform::FunctionKey::kind)). `nodes` are level and function of the call paths, depth first; `samples` of a profile
 /// are node, label set, weight and number of observations; a label set is a list of indices into `labels`.
 fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &str, context: &PageContext) {
     let CallPaths { functions, nodes, of_stack } = transform::call_paths(data);
@@ -156,6 +156,7 @@ fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &st
     write_functions(out, &functions);
     write_numbers(out, "fold", frames.into_iter().map(i64::from));
     write_numbers(out, "priority", priorities.into_iter().map(i64::from));
+    write_numbers(out, "code", functions.iter().map(|function| function.kind() as i64));
     out.push('}');
     let nodes = nodes.into_iter().flat_map(|(level, function)| [level, numbers[function as usize]]);
     write_numbers(out, "nodes", nodes.map(i64::from));

@@ -50,10 +50,13 @@ function NumberCell({ value, total, unit, name = "" }) {
 }
 /** A qualified name, which may continue on the next line after each of its parts. */
 const withBreaks = (name) => name.split(/(?<=[.:$])(?=\w)/).flatMap((part, at) => (at ? [h("wbr"), part] : part));
-function NameCell({ name, file, line }) {
+function NameCell({ name, file, line, note }) {
   const place = file + (file && line ? ":" + line : "");
-  return h("td", { class: "name", title: name + "\n" + place }, h("div", {}, withBreaks(name || "(no name)")), h("small", {}, "\u200e" + place));
+  return h("td", { class: "name", title: name + "\n" + place }, h("div", {}, withBreaks(name || "(no name)")), h("small", {}, "\u200e" + place),
+    note && h("small", {}, "\u200e" + note));
 }
+/** The native code that a function called, beside its self weight. */
+const nativeNote = (row, total) => (row.with_native > row.flat ? "+ " + share(row.with_native - row.flat, total) + " in native code" : "");
 
 const BESIDE_WORDS = {
   alloc_space: "Allocated", inuse_space: "In use", alloc_objects: "Allocated", inuse_objects: "In use", contentions: "Waits", delay: "Delay",
@@ -78,7 +81,7 @@ function TopTable() {
     ["flat", "own", "cum"].map((name) => h(NumberCell, { value: row[name], total: data.total, unit: data.unit, name })),
     beside && [h(NumberCell, { value: row.beside_flat, total: beside.total, unit: beside.unit }),
       h(NumberCell, { value: row.beside_cum, total: beside.total, unit: beside.unit })],
-    h(NameCell, { name: row.function, file: row.file, line: row.line })));
+    h(NameCell, { name: row.function, file: row.file, line: row.line, note: nativeNote(row, data.total) })));
   const matching = data.matching ?? data.functions;
   return h("section", attributes, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Functions" },
     h(RowTable, { id: "top-rows", headId: "top-head", heads, rows }),
