@@ -94,14 +94,14 @@ impl StackTree {
         let mut path: Vec<(u32, u32)> = Vec::new();
         let lacking = self.lacking_weights();
         let mut functions: Vec<u32> = Vec::new();
-        for (at, node) in self.nodes.iter().enumerate() {
-            if at > 0 {
+        for (node_index, node) in self.nodes.iter().enumerate() {
+            if node_index > 0 {
                 while path.last().is_some_and(|(last, _)| *last != node.parent) {
                     path.pop();
                 }
-                path.push((at as u32, node.function));
+                path.push((node_index as u32, node.function));
             }
-            let weight = node.self_weight.saturating_add(lacking[at]);
+            let weight = node.self_weight.saturating_add(lacking[node_index]);
             if weight == 0 {
                 continue;
             }
@@ -109,13 +109,13 @@ impl StackTree {
             functions.extend(path.iter().map(|(_, function)| *function));
             let start = calls.len();
             folded.fold(&self.functions, &functions, &mut calls);
-            stacks.push(StackCalls { id: StackId(at as u32), start, end: calls.len(), weight });
+            stacks.push(StackCalls { id: StackId(node_index as u32), start, end: calls.len(), weight });
         }
         let (mut tree, ends) = assembled(self.type_name.clone(), self.unit.clone(), folded.rows, calls, stacks);
         // What a node lacks is in its total weight only.
-        for (StackId(at), end) in ends {
+        for (StackId(node_index), end) in ends {
             let end = &mut tree.nodes[end as usize];
-            end.self_weight = end.self_weight.saturating_sub(lacking[at as usize]);
+            end.self_weight = end.self_weight.saturating_sub(lacking[node_index as usize]);
         }
         tree
     }
@@ -141,7 +141,7 @@ pub struct FoldedPaths {
     /// By function: the number of the frame that has its name, once a path has it.
     frames: Vec<Option<u32>>,
     rows: Vec<FunctionKey>,
-    known: HashMap<FunctionKey, u32>,
+    frame_numbers: HashMap<FunctionKey, u32>,
 }
 
 impl FoldedPaths {
@@ -156,10 +156,10 @@ impl FoldedPaths {
     }
 
     /// Folds a function as it is now: its origin was unknown.
-    pub fn update_function(&mut self, at: u32, function: &FunctionKey) {
-        if let Some(folding) = self.foldings.get_mut(at as usize) {
+    pub fn update_function(&mut self, function_index: u32, function: &FunctionKey) {
+        if let Some(folding) = self.foldings.get_mut(function_index as usize) {
             *folding = Folding::of(function);
-            self.frames[at as usize] = None;
+            self.frames[function_index as usize] = None;
         }
     }
 
@@ -215,7 +215,7 @@ impl FoldedPaths {
 
     fn number(&mut self, key: FunctionKey) -> u32 {
         let rows = &mut self.rows;
-        *self.known.entry(key).or_insert_with_key(|key| {
+        *self.frame_numbers.entry(key).or_insert_with_key(|key| {
             rows.push(key.clone());
             rows.len() as u32 - 1
         })
@@ -269,15 +269,15 @@ impl FoldableFunctions {
         let frames = functions.iter().zip(&foldings).skip(1).map(|(function, folding)| folding.frame(function));
         let frames: Vec<Option<FunctionKey>> = std::iter::once(None).chain(frames).collect();
         let count = functions.len();
-        let mut known: HashMap<FunctionKey, usize> = HashMap::new();
+        let mut row_numbers: HashMap<FunctionKey, usize> = HashMap::new();
         let mut rows = functions;
-        for (at, function) in rows.iter().enumerate().skip(1) {
-            known.insert(function.clone(), at);
+        for (row, function) in rows.iter().enumerate().skip(1) {
+            row_numbers.insert(function.clone(), row);
         }
         let mut frame_of: Vec<usize> = Vec::with_capacity(count);
         for frame in frames {
             frame_of.push(frame.map_or(0, |frame| {
-                *known.entry(frame).or_insert_with_key(|frame| {
+                *row_numbers.entry(frame).or_insert_with_key(|frame| {
                     rows.push(frame.clone());
                     rows.len() - 1
                 })
@@ -287,13 +287,13 @@ impl FoldableFunctions {
         order.sort_by(|one, other| rows[*one].cmp(&rows[*other]));
         order.insert(0, 0);
         let mut numbers = vec![0u32; rows.len()];
-        order.iter().enumerate().for_each(|(number, at)| numbers[*at] = number as u32);
-        let frame = |at: &usize| frame_of.get(*at).map_or(0, |frame| numbers[*frame]);
-        let priority = |at: &usize| foldings.get(*at).map_or(0, Folding::priority);
+        order.iter().enumerate().for_each(|(number, row)| numbers[*row] = number as u32);
+        let frame = |row: &usize| frame_of.get(*row).map_or(0, |frame| numbers[*frame]);
+        let priority = |row: &usize| foldings.get(*row).map_or(0, Folding::priority);
         Self {
             frames: order.iter().map(frame).collect(),
             priorities: order.iter().map(priority).collect(),
-            rows: order.iter().map(|at| std::mem::take(&mut rows[*at])).collect(),
+            rows: order.iter().map(|row| std::mem::take(&mut rows[*row])).collect(),
             numbers: numbers[..count].to_vec(),
         }
     }
@@ -332,13 +332,13 @@ mod tests {
 
     /// The names on the path of the heaviest nodes.
     fn names(tree: &StackTree) -> Vec<String> {
-        let mut at = 0;
+        let mut caller = 0;
         let mut names = Vec::new();
         loop {
-            let callees = tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| node.parent == at);
+            let callees = tree.nodes.iter().enumerate().skip(1).filter(|(_, node)| node.parent == caller);
             let Some((next, node)) = callees.max_by_key(|(_, node)| node.total_weight) else { return names };
             names.push(tree.functions[node.function as usize].name.clone());
-            at = next as u32;
+            caller = next as u32;
         }
     }
 

@@ -40,7 +40,7 @@ impl FunctionKey {
 pub struct FunctionTable<'d> {
     dictionary: &'d Dictionary,
     rows: Vec<FunctionKey>,
-    known: HashMap<FunctionKey, u32>,
+    numbers: HashMap<FunctionKey, u32>,
     /// Functions of each location, innermost first.
     by_location: Vec<Option<Box<[u32]>>>,
     fold: Option<fn(String) -> String>,
@@ -63,7 +63,7 @@ impl<'d> FunctionTable<'d> {
             dictionary,
             fold,
             rows: vec![FunctionKey { name: "root".to_owned(), ..FunctionKey::default() }],
-            known: HashMap::new(),
+            numbers: HashMap::new(),
             by_location: vec![None; dictionary.lens().locations],
         }
     }
@@ -71,11 +71,11 @@ impl<'d> FunctionTable<'d> {
     /// Functions of a location, innermost first.
     pub fn of_location(&mut self, id: LocationId) -> Copied<Iter<'_, u32>> {
         // An unassigned id reads as the empty location.
-        let at = if id.index() < self.by_location.len() { id.index() } else { 0 };
-        if self.by_location[at].is_none() {
-            self.by_location[at] = Some(self.resolve(LocationId(at as u32)));
+        let index = if id.index() < self.by_location.len() { id.index() } else { 0 };
+        if self.by_location[index].is_none() {
+            self.by_location[index] = Some(self.resolve(LocationId(index as u32)));
         }
-        self.by_location[at].as_deref().unwrap_or_default().iter().copied()
+        self.by_location[index].as_deref().unwrap_or_default().iter().copied()
     }
 
     fn resolve(&mut self, id: LocationId) -> Box<[u32]> {
@@ -105,14 +105,14 @@ impl<'d> FunctionTable<'d> {
     fn row(&mut self, row: FunctionKey) -> u32 {
         let rows = &mut self.rows;
         let recorded = row.recorded;
-        let at = *self.known.entry(row).or_insert_with_key(|row| {
+        let number = *self.numbers.entry(row).or_insert_with_key(|row| {
             rows.push(row.clone());
             rows.len() as u32 - 1
         });
         // Another location of the function, in a profile of another process, may state nothing.
-        let known = &mut rows[at as usize].recorded;
-        known.0 = known.0.or(recorded.0);
-        at
+        let stored = &mut rows[number as usize].recorded;
+        stored.0 = stored.0.or(recorded.0);
+        number
     }
 
     /// Every function so far.

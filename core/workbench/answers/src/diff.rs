@@ -290,7 +290,7 @@ pub fn members(report: &DiffReport) -> Map<String, Value> {
     }
     if let Some(threshold) = report.fail_over {
         members.insert("fail_over".to_owned(), threshold.into());
-        members.insert("regressions".to_owned(), report.regressions.iter().map(|found| row(found)).collect());
+        members.insert("regressions".to_owned(), report.regressions.iter().map(|regression| row(regression)).collect());
     }
     members.insert("rows".to_owned(), report.listed().map(row).collect());
     for (name, are_new) in [("new_paths", true), ("vanished_paths", false)] {

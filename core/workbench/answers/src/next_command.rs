@@ -15,11 +15,10 @@ pub(super) fn function_pattern(name: &str) -> String {
     let letters = name.chars().map(|letter| if is_literal(letter) { letter } else { '.' });
     let letters: Vec<char> = letters.collect();
     let part = |letters: &[char]| letters.iter().collect::<String>();
-    match letters.len() > MAX_PATTERN {
-        true => {
-            format!("^{}.*{}$", part(&letters[..MAX_PATTERN / 2]), part(&letters[letters.len() - MAX_PATTERN / 2..]))
-        }
-        false => format!("^{}$", part(&letters)),
+    if letters.len() > MAX_PATTERN {
+        format!("^{}.*{}$", part(&letters[..MAX_PATTERN / 2]), part(&letters[letters.len() - MAX_PATTERN / 2..]))
+    } else {
+        format!("^{}$", part(&letters))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spanprof_profile::code_origin::RuntimeBucket;
 use spanprof_profile::FrameType;
 
-use super::service::{Charged, ServiceProfile, TypeStacks};
+use super::service::{Charged, ServiceProfile, StackSum, TypeStacks};
 use super::{EstimatedShare, Fact, Finding, Rule, FEW_SAMPLES, LISTED, MIN_FINDING_SAMPLES};
 
 /// Smallest share of the CPU time of further hot functions; the lower end of its interval must exceed it.
@@ -79,13 +79,13 @@ pub(super) fn garbage_collection(service: &ServiceProfile) -> Option<Finding> {
     let pauses = service.of_type("gc");
     let mut candidates: Vec<(EstimatedShare, f64, f64, bool)> = Vec::new();
     if let Some(cpu) = cpu {
-        let of_collector =
-            |sums: (f64, f64), ((stack, _), sum): (&(Box<[u32]>, bool), &super::service::StackSum)| match is_collector(
-                service, stack,
-            ) {
-                true => (sums.0 + sum.weight as f64, sums.1 + sum.samples),
-                false => sums,
-            };
+        let of_collector = |sums: (f64, f64), ((stack, _), sum): (&(Box<[u32]>, bool), &StackSum)| {
+            if is_collector(service, stack) {
+                (sums.0 + sum.weight as f64, sums.1 + sum.samples)
+            } else {
+                sums
+            }
+        };
         let (weight, samples) = cpu.stacks.iter().fold((0.0, 0.0), of_collector);
         if samples >= MIN_FINDING_SAMPLES
             && cpu.samples >= FEW_SAMPLES
@@ -105,8 +105,8 @@ pub(super) fn garbage_collection(service: &ServiceProfile) -> Option<Finding> {
         let on_python = |pauses: &TypeStacks| {
             pauses.stacks.keys().any(|(stack, _)| {
                 service.functions_of(stack).any(|id| {
-                    let at = service.function(id);
-                    at.frame_type == FrameType::Cpython || at.file.ends_with(".py")
+                    let function = service.function(id);
+                    function.frame_type == FrameType::Cpython || function.file.ends_with(".py")
                 })
             })
         };

@@ -326,7 +326,7 @@ impl ServiceProfile {
         let is_code = |id: &FunctionId| !matches!(self.function(*id).file.as_str(), "" | TYPE_FILE);
         let own = functions.iter().position(|id| self.is_own(*id) && !is_native(*id));
         let own = own.or_else(|| functions.iter().position(|id| self.is_own(*id)));
-        let code = || functions.iter().skip(leaf).position(is_code).map(|at| leaf + at);
+        let code = || functions.iter().skip(leaf).position(is_code).map(|offset| leaf + offset);
         [leaf, own.or_else(code).unwrap_or(leaf)]
     }
 

@@ -113,12 +113,12 @@ pub fn diff(sides: [&WindowSums; 2], type_name: &str, normalize: bool) -> DiffTa
     let lacks_native = lacks_native(sums);
     let mut rows: Vec<DiffRow> = rows_of_both(sums, lacks_native)
         .into_iter()
-        .map(|(at, [baseline, comparison])| {
+        .map(|(location, [baseline, comparison])| {
             let of_side = [baseline.1, comparison.1];
             let of_side = [0, 1].map(|side| tested_sides[side].row_of(of_side[side]));
             let growth = growth::growth(tested_sides, of_side, MIN_SHARE);
             let comparison = Weight { flat: scaled(comparison.0.flat), cum: scaled(comparison.0.cum) };
-            DiffRow { growth, ..DiffRow::untested(at, [baseline.0, comparison]) }
+            DiffRow { growth, ..DiffRow::untested(location, [baseline.0, comparison]) }
         })
         .collect();
     let compared = rows.len();
@@ -199,13 +199,13 @@ type SideRow<'s> = (Weight, Option<&'s SummedRow>);
 /// The rows of both sides. Lines have the native code that they called, and so has managed code in the sums of [`Compared::Cum`].
 fn rows_of_both(sums: [&TypeSums; 2], lacks_native: [bool; 2]) -> Vec<(FunctionLine, [SideRow<'_>; 2])> {
     let mut rows: Vec<(FunctionLine, [SideRow<'_>; 2])> = Vec::new();
-    let mut known: HashMap<FunctionLine, usize> = HashMap::new();
+    let mut row_numbers: HashMap<FunctionLine, usize> = HashMap::new();
     for (side, sums) in sums.into_iter().enumerate() {
         let Summed { by, compared, .. } = sums.stacks.summed();
         let has_native = lacks_native == [false; 2] && (by, compared) == (Granularity::Function, Compared::Flat);
-        for (at, weight, sums) in sums.stacks.rows(has_native) {
-            let row = *known.entry(at).or_insert_with_key(|at| {
-                rows.push((at.clone(), Default::default()));
+        for (location, weight, sums) in sums.stacks.rows(has_native) {
+            let row = *row_numbers.entry(location).or_insert_with_key(|location| {
+                rows.push((location.clone(), Default::default()));
                 rows.len() - 1
             });
             rows[row].1[side] = (weight, Some(sums));
@@ -216,11 +216,11 @@ fn rows_of_both(sums: [&TypeSums; 2], lacks_native: [bool; 2]) -> Vec<(FunctionL
 
 /// The rows of both sides with their growth; nothing is tested with `is_tested` false.
 fn tested_rows(sums: [&TypeSums; 2], sides: [TestedSide; 2], is_tested: bool) -> Vec<DiffRow> {
-    let row = |(at, of_side): (FunctionLine, [SideRow<'_>; 2])| {
+    let row = |(location, of_side): (FunctionLine, [SideRow<'_>; 2])| {
         let of_side = [0, 1].map(|side| sides[side].row_of(of_side[side].1));
         let weights = of_side.map(|sums| Weight { flat: sums.weight as i64, cum: 0 });
         let growth = is_tested.then(|| growth::growth(sides, of_side, MIN_SHARE)).flatten();
-        DiffRow { growth, ..DiffRow::untested(at, weights) }
+        DiffRow { growth, ..DiffRow::untested(location, weights) }
     };
     rows_of_both(sums, lacks_native(sums)).into_iter().map(row).collect()
 }
@@ -246,19 +246,19 @@ pub(crate) fn regressions(sides: [&WindowSums; 2], type_name: &str) -> Vec<DiffR
 
 /// Marks the significant rows; returns the number of rows that were tested.
 fn mark_significant(rows: &mut [DiffRow]) -> usize {
-    let tested: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].growth.is_some()).collect();
-    let p_values: Vec<f64> = tested.iter().filter_map(|at| Some(rows[*at].growth?.p_value)).collect();
-    for (at, is_significant) in tested.iter().zip(growth::significant(&p_values)) {
-        rows[*at].is_significant = is_significant;
+    let tested: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].growth.is_some()).collect();
+    let p_values: Vec<f64> = tested.iter().filter_map(|row| Some(rows[*row].growth?.p_value)).collect();
+    for (row, is_significant) in tested.iter().zip(growth::significant(&p_values)) {
+        rows[*row].is_significant = is_significant;
     }
-    let grew = |at: &usize| rows[*at].growth.is_some_and(|growth| growth.estimate > 0.0);
+    let grew = |row: &usize| rows[*row].growth.is_some_and(|growth| growth.estimate > 0.0);
     let one_sided: Vec<f64> = tested
         .iter()
         .zip(&p_values)
-        .map(|(at, p_value)| if grew(at) { p_value / 2.0 } else { 1.0 - p_value / 2.0 })
+        .map(|(row, p_value)| if grew(row) { p_value / 2.0 } else { 1.0 - p_value / 2.0 })
         .collect();
-    for (at, has_grown) in tested.iter().zip(growth::significant(&one_sided)) {
-        rows[*at].has_grown = has_grown;
+    for (row, has_grown) in tested.iter().zip(growth::significant(&one_sided)) {
+        rows[*row].has_grown = has_grown;
     }
     tested.len()
 }

@@ -66,10 +66,10 @@ impl DiffTree {
     /// Functions of a path, root first, as indices into [`Self::functions`].
     pub fn path(&self, node: u32) -> Vec<u32> {
         let mut path = Vec::new();
-        let mut at = node;
-        while at != 0 {
-            path.push(self.nodes[at as usize].function);
-            at = self.nodes[at as usize].parent;
+        let mut index = node;
+        while index != 0 {
+            path.push(self.nodes[index as usize].function);
+            index = self.nodes[index as usize].parent;
         }
         path.reverse();
         path
@@ -81,10 +81,10 @@ pub fn diff_tree(sides: [&WindowSums; 2], table: &DiffTable, normalize: bool) ->
     let (mut tree, tested) = compared(sides, table, normalize, |stacks, paths| (&stacks.functions, &paths.whole));
     let changed = ChangedFunctions::of(&table.rows);
     let p_values: Vec<(usize, f64)> =
-        tested.topmost.iter().filter_map(|at| Some((*at, tree.nodes[*at].growth?.p_value))).collect();
+        tested.topmost.iter().filter_map(|index| Some((*index, tree.nodes[*index].growth?.p_value))).collect();
     let significant = growth::significant(&p_values.iter().map(|(_, p_value)| *p_value).collect::<Vec<_>>());
-    for ((at, _), is_significant) in p_values.iter().zip(significant) {
-        tree.nodes[*at].is_significant = is_significant;
+    for ((index, _), is_significant) in p_values.iter().zip(significant) {
+        tree.nodes[*index].is_significant = is_significant;
     }
     changed.mark(&mut tree, &tested.of_both);
     tree.inherit_significance();
@@ -132,8 +132,8 @@ impl ChangedFunctions {
 
     /// Marks the nodes whose function changed in the direction of the node, and whose own interval does not contain 0.
     fn mark(&self, tree: &mut DiffTree, nodes: &[usize]) {
-        for at in nodes {
-            let node = &mut tree.nodes[*at];
+        for index in nodes {
+            let node = &mut tree.nodes[*index];
             let FunctionKey { name, file, .. } = &tree.functions[node.function as usize];
             let changed = self.0.get(&(name.clone(), file.clone())).copied().unwrap_or_default();
             node.is_significant =
@@ -161,7 +161,7 @@ fn compared(sides: [&WindowSums; 2], table: &DiffTable, normalize: bool, paths_o
     let totals = sums.map(|sums| sums.weight);
     let scale = if normalize && totals[1] != 0 { totals[0] as f64 / totals[1] as f64 } else { 1.0 };
     let mut functions: Vec<FunctionKey> = Vec::new();
-    let mut known: HashMap<FunctionKey, u32> = HashMap::new();
+    let mut function_numbers: HashMap<FunctionKey, u32> = HashMap::new();
     let mut children: HashMap<(u32, u32), u32> = HashMap::new();
     let mut nodes: Vec<DiffNode> = Vec::new();
     let mut rows: Vec<[Option<&SummedRow>; 2]> = Vec::new();
@@ -170,7 +170,7 @@ fn compared(sides: [&WindowSums; 2], table: &DiffTable, normalize: bool, paths_o
         let numbers: Vec<u32> = functions_of_side
             .iter()
             .map(|function| {
-                *known.entry(function.clone()).or_insert_with_key(|function| {
+                *function_numbers.entry(function.clone()).or_insert_with_key(|function| {
                     functions.push(function.clone());
                     functions.len() as u32 - 1
                 })
@@ -178,11 +178,11 @@ fn compared(sides: [&WindowSums; 2], table: &DiffTable, normalize: bool, paths_o
             .collect();
         // Node of both for each node of the side.
         let mut merged: Vec<u32> = Vec::with_capacity(paths.nodes.len());
-        for (at, (node, row)) in paths.nodes.iter().zip(paths.sums()).enumerate() {
-            let parent = if at == 0 { 0 } else { merged[node.parent as usize] };
+        for (index, (node, row)) in paths.nodes.iter().zip(paths.sums()).enumerate() {
+            let parent = if index == 0 { 0 } else { merged[node.parent as usize] };
             let function = numbers[node.function as usize];
             // The root has no caller: no other node is its own parent.
-            let key = if at == 0 { (u32::MAX, 0) } else { (parent, function) };
+            let key = if index == 0 { (u32::MAX, 0) } else { (parent, function) };
             let both = *children.entry(key).or_insert_with(|| {
                 let weights = [0; 2];
                 let node = DiffNode {
@@ -205,8 +205,8 @@ fn compared(sides: [&WindowSums; 2], table: &DiffTable, normalize: bool, paths_o
     }
     let edges: Vec<(u32, u32)> = nodes.iter().map(|node| (node.parent, node.function)).collect();
     let order = transform::depth_first(&edges, &functions);
-    let rows: Vec<_> = order.iter().map(|(at, _)| rows[*at as usize]).collect();
-    let nodes = order.into_iter().map(|(at, parent)| DiffNode { parent, ..nodes[at as usize] }).collect();
+    let rows: Vec<_> = order.iter().map(|(index, _)| rows[*index as usize]).collect();
+    let nodes = order.into_iter().map(|(index, parent)| DiffNode { parent, ..nodes[index as usize] }).collect();
     let unit = sums.iter().map(|sums| &sums.unit).find(|unit| !unit.is_empty()).cloned().unwrap_or_default();
     let mut tree = DiffTree { type_name: type_name.clone(), unit, functions, nodes, one_sided: Vec::new() };
     let basis = if normalize { Basis::Total } else { Basis::Duration };
@@ -226,10 +226,10 @@ impl DiffTree {
     /// Callees of a path on one side are as significant as the path.
     fn inherit_significance(&mut self) {
         // Preorder: a caller precedes its callees.
-        for at in 1..self.nodes.len() {
-            let caller = self.nodes[self.nodes[at].parent as usize];
-            if self.nodes[at].is_one_sided() && caller.is_one_sided() {
-                self.nodes[at].is_significant = caller.is_significant;
+        for index in 1..self.nodes.len() {
+            let caller = self.nodes[self.nodes[index].parent as usize];
+            if self.nodes[index].is_one_sided() && caller.is_one_sided() {
+                self.nodes[index].is_significant = caller.is_significant;
             }
         }
     }
@@ -243,35 +243,35 @@ fn estimate(
     sides: [TestedSide; 2],
     rows: &[[Option<&SummedRow>; 2]],
 ) -> TestedNodes {
-    let rows = |at: usize| [0, 1].map(|side| sides[side].row_of(rows[at][side]));
+    let rows = |index: usize| [0, 1].map(|side| sides[side].row_of(rows[index][side]));
     let has_managed = sums.iter().any(|sums| sums.stacks.has_managed());
     let mut tested = TestedNodes::default();
-    for at in 1..tree.nodes.len() {
-        let (node, caller) = (&tree.nodes[at], &tree.nodes[tree.nodes[at].parent as usize]);
+    for index in 1..tree.nodes.len() {
+        let (node, caller) = (&tree.nodes[index], &tree.nodes[tree.nodes[index].parent as usize]);
         if node.is_one_sided() && has_managed && tree.functions[node.function as usize].kind() == ExecutionKind::Native
         {
             continue;
         }
-        let (family, min_share) = match node.is_one_sided() {
-            false => (&mut tested.of_both, MIN_SHARE),
-            true if !caller.is_one_sided() => {
-                // Without a sampling interval, the share is the only measure of what is small.
-                let min_share = if sums.iter().all(|sums| sums.samples.is_some()) { 0.0 } else { MIN_SHARE };
-                (&mut tested.topmost, min_share)
-            }
-            true => continue,
+        let (family, min_share) = if !node.is_one_sided() {
+            (&mut tested.of_both, MIN_SHARE)
+        } else if !caller.is_one_sided() {
+            // Without a sampling interval, the share is the only measure of what is small.
+            let min_share = if sums.iter().all(|sums| sums.samples.is_some()) { 0.0 } else { MIN_SHARE };
+            (&mut tested.topmost, min_share)
+        } else {
+            continue;
         };
-        tree.nodes[at].growth = growth::growth(sides, rows(at), min_share);
-        family.push(at);
+        tree.nodes[index].growth = growth::growth(sides, rows(index), min_share);
+        family.push(index);
     }
     tree.one_sided = tested
         .topmost
         .iter()
-        .map(|&at| {
-            let is_new = tree.nodes[at].total_weights[0] == 0;
+        .map(|&index| {
+            let is_new = tree.nodes[index].total_weights[0] == 0;
             let side = usize::from(is_new);
-            let samples = sums[side].samples.map(|_| rows(at)[side].samples);
-            OneSidedPath { node: at as u32, is_new, samples }
+            let samples = sums[side].samples.map(|_| rows(index)[side].samples);
+            OneSidedPath { node: index as u32, is_new, samples }
         })
         .collect();
     let nodes = &tree.nodes;

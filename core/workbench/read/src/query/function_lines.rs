@@ -148,7 +148,7 @@ mod tests {
             (&[("then", 20, 12), ("main", 1, 2)], 7),
         ]);
         let type_name = data.profiles().next().unwrap().1.type_name().to_owned();
-        let table = function_lines(&data, &type_name, |at| at.function == "then");
+        let table = function_lines(&data, &type_name, |function| function.function == "then");
         assert_eq!(table.total, 15);
         let rows: Vec<_> = table.functions.iter().map(|row| (row.location.line, row.flat, row.lines.clone())).collect();
         let weight = |flat, cum| Weight { flat, cum };
@@ -167,10 +167,13 @@ mod tests {
         ]);
         let type_name = data.profiles().next().unwrap().1.type_name().to_owned();
         let table = function_lines(&data, &type_name, |_| true);
-        let of = |name: &str| table.functions.iter().find(|row| row.location.function == name).expect(name);
+        let row_of = |name: &str| table.functions.iter().find(|row| row.location.function == name).expect(name);
         let weight = |flat, cum| Weight { flat, cum };
-        assert_eq!(of("login").lines, BTreeMap::from([(11, weight(2, 2)), (12, weight(5, 8))]));
-        assert_eq!((of("login").flat, of("fill").flat, of("hash").flat, of("main").flat), (7, 12, 0, 0));
-        assert_eq!(of("callback").lines[&31], weight(3, 3));
+        assert_eq!(row_of("login").lines, BTreeMap::from([(11, weight(2, 2)), (12, weight(5, 8))]));
+        assert_eq!(
+            (row_of("login").flat, row_of("fill").flat, row_of("hash").flat, row_of("main").flat),
+            (7, 12, 0, 0)
+        );
+        assert_eq!(row_of("callback").lines[&31], weight(3, 3));
     }
 }

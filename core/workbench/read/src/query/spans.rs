@@ -306,8 +306,8 @@ impl SpanTotals {
     /// Index of the endpoint that a label set names, and the quality of its label: 0 for none.
     fn endpoint_of(&mut self, data: &ProfilesData, resource: &ResourceProfiles, set: AttributeSetId) -> (u32, u8) {
         let label = |key: &str| {
-            let found = data.dictionary.attributes_of(set).find(|attribute| attribute.key == key);
-            found.map(|attribute| attribute.value.to_string())
+            let label = data.dictionary.attributes_of(set).find(|attribute| attribute.key == key);
+            label.map(|attribute| attribute.value.to_string())
         };
         let service = label("service.name").unwrap_or_else(|| resource.service_name().to_owned());
         let keys = self.endpoint_label.as_deref().map_or(ENDPOINT_LABELS.to_vec(), |key| vec![key]);
@@ -326,7 +326,7 @@ impl SpanTotals {
             let with_samples = self.types.iter().zip(totals).filter(|(_, total)| total.samples != 0.0);
             with_samples.map(|(name, total)| (name.clone(), *total)).collect::<BTreeMap<_, _>>()
         };
-        let time_at = self.types.iter().position(|name| name == REQUEST_TIME);
+        let time_index = self.types.iter().position(|name| name == REQUEST_TIME);
         let mut linked = vec![TypeTotal::default(); self.types.len()];
         let mut groups: HashMap<(Link, u32), GroupSums> = HashMap::new();
         for (link, span) in self.spans() {
@@ -344,7 +344,8 @@ impl SpanTotals {
             }
             group.first = group.first.into_iter().chain(span.first).min();
             if grouping == SpanGrouping::Endpoint {
-                let duration = time_at.and_then(|at| span.totals.get(at)).filter(|total| total.samples != 0.0);
+                let duration =
+                    time_index.and_then(|type_index| span.totals.get(type_index)).filter(|total| total.samples != 0.0);
                 group.slowest = group.slowest.max(duration.map(|total| (total.weight, link)));
                 group.weights.resize(self.types.len(), Vec::new());
                 for (weights, total) in group.weights.iter_mut().zip(&span.totals) {
@@ -353,7 +354,7 @@ impl SpanTotals {
             }
             // The smaller index decides between equals, since the order of a map is random.
             let named_by = (span.named_by, Reverse(span.endpoint));
-            if group.named_by.is_none_or(|known| named_by > known) {
+            if group.named_by.is_none_or(|best| named_by > best) {
                 group.named_by = Some(named_by);
             }
         }
@@ -366,12 +367,12 @@ impl SpanTotals {
         }
         let row = |((link, _), group): ((Link, u32), GroupSums)| {
             let of_endpoint = group.named_by.filter(|_| grouping == SpanGrouping::Endpoint);
-            let durations = of_endpoint.and_then(|(_, Reverse(at))| self.durations.median_and_p99(at));
-            let endpoint = group.named_by.and_then(|(_, Reverse(at))| self.endpoints.get(at as usize));
+            let durations = of_endpoint.and_then(|(_, Reverse(endpoint))| self.durations.median_and_p99(endpoint));
+            let endpoint = group.named_by.and_then(|(_, Reverse(endpoint))| self.endpoints.get(endpoint as usize));
             let (service, endpoint) = endpoint.cloned().unwrap_or_default();
             let mut categories: BTreeMap<String, BTreeMap<TimeCategory, TypeTotal>> = BTreeMap::new();
-            for ((at, category), total) in group.categories {
-                categories.entry(self.types[at].clone()).or_default().insert(category, total);
+            for ((type_index, category), total) in group.categories {
+                categories.entry(self.types[type_index].clone()).or_default().insert(category, total);
             }
             let with_spans = self.types.iter().zip(group.weights).filter(|(_, weights)| !weights.is_empty());
             SpanRow {
@@ -402,8 +403,8 @@ impl SpanTotals {
 
     /// Number of ended requests of an endpoint.
     pub(super) fn ended_requests(&self, service: &str, endpoint: &str) -> usize {
-        let at = self.known_endpoints.get(&(service.to_owned(), endpoint.to_owned()));
-        at.map_or(0, |at| self.durations.requests(*at))
+        let endpoint = self.known_endpoints.get(&(service.to_owned(), endpoint.to_owned()));
+        endpoint.map_or(0, |endpoint| self.durations.requests(*endpoint))
     }
 
     /// Whether the requests of a service await on an event loop, without a thread.
@@ -473,15 +474,15 @@ pub(super) fn span_entry(spans: &mut HashMap<Link, SpanSums>, link: Link) -> Opt
     Some(span)
 }
 
-pub(super) fn add_to(totals: &mut Vec<TypeTotal>, at: usize, weight: i64, samples: f64) {
-    if totals.len() <= at {
-        totals.resize(at + 1, TypeTotal::default());
+pub(super) fn add_to(totals: &mut Vec<TypeTotal>, type_index: usize, weight: i64, samples: f64) {
+    if totals.len() <= type_index {
+        totals.resize(type_index + 1, TypeTotal::default());
     }
-    totals[at].add(TypeTotal { weight, samples });
+    totals[type_index].add(TypeTotal { weight, samples });
 }
 
 pub(super) fn merge_into(totals: &mut Vec<TypeTotal>, more: &[TypeTotal]) {
-    for (at, total) in more.iter().enumerate() {
-        add_to(totals, at, total.weight, total.samples);
+    for (type_index, total) in more.iter().enumerate() {
+        add_to(totals, type_index, total.weight, total.samples);
     }
 }

@@ -150,13 +150,13 @@ impl SummedStacks {
     /// Adds the samples of a window of a process.
     pub fn add(&mut self, dictionary: &Dictionary, profile: &Profile, process: Option<u64>, window: WindowExposure) {
         let mut stacks: Vec<(StackId, i64)> = Vec::new();
-        let mut known: HashMap<StackId, usize> = HashMap::new();
+        let mut stack_indices: HashMap<StackId, usize> = HashMap::new();
         for sample in &profile.samples {
-            let at = *known.entry(sample.stack).or_insert_with(|| {
+            let index = *stack_indices.entry(sample.stack).or_insert_with(|| {
                 stacks.push((sample.stack, 0));
                 stacks.len() - 1
             });
-            stacks[at].1 = stacks[at].1.saturating_add(profile.weight(sample));
+            stacks[index].1 = stacks[index].1.saturating_add(profile.weight(sample));
         }
         let rows_of_locations = self.rows_of_locations(dictionary, &stacks);
         let mut rows: Vec<u32> = Vec::new();
@@ -229,14 +229,14 @@ impl SummedStacks {
     }
 
     fn function(&mut self, function: &FunctionKey) -> u32 {
-        if let Some(known) = self.known_functions.get(function) {
+        if let Some(number) = self.known_functions.get(function) {
             // Another window may state nothing of its origin.
-            let stored = &mut self.functions[*known as usize];
+            let stored = &mut self.functions[*number as usize];
             if stored.recorded.0.is_none() && function.recorded.0.is_some() {
                 stored.recorded = function.recorded;
-                self.folded.update_function(*known, stored);
+                self.folded.update_function(*number, stored);
             }
-            return *known;
+            return *number;
         }
         let new = self.functions.len() as u32;
         self.functions.push(function.clone());
@@ -262,10 +262,10 @@ impl SummedStacks {
     fn stack_ends(&mut self, rows: &[u32]) -> StackEnds {
         let kind = |row: u32| self.kinds[row as usize];
         let managed = rows.iter().position(|row| kind(*row) == ExecutionKind::Managed).unwrap_or(rows.len());
-        let is_called = |at: usize| at > managed && kind(rows[at]) == ExecutionKind::Native;
-        let function = |at: usize| self.rows[rows[at] as usize].0;
+        let is_called = |frame: usize| frame > managed && kind(rows[frame]) == ExecutionKind::Native;
+        let function = |frame: usize| self.rows[rows[frame] as usize].0;
         let all: Vec<u32> = (0..rows.len()).map(function).collect();
-        let callers: Vec<u32> = (0..rows.len()).filter(|at| !is_called(*at)).map(function).collect();
+        let callers: Vec<u32> = (0..rows.len()).filter(|frame| !is_called(*frame)).map(function).collect();
         let has_native = callers.len() < all.len();
         let Self { summed, functions, folded, paths, managed_paths, .. } = self;
         if has_native && managed_paths.is_none() {
@@ -281,12 +281,12 @@ impl SummedStacks {
         self.stacks_added += 1;
         let (number, compared) = (self.stacks_added, self.summed.compared);
         let mut is_leaf = true;
-        for (at, row) in rows.iter().enumerate().rev() {
+        for (frame, row) in rows.iter().enumerate().rev() {
             let is_native = self.kinds[*row as usize] == ExecutionKind::Native;
             if is_native {
-                self.native.add(*row, weight, at + 1 == rows.len(), compared, number);
+                self.native.add(*row, weight, frame + 1 == rows.len(), compared, number);
             }
-            if !is_native || at < managed {
+            if !is_native || frame < managed {
                 self.charged.add(*row, weight, std::mem::take(&mut is_leaf), compared, number);
             }
         }
@@ -340,18 +340,18 @@ impl WindowedSums {
         self.sums.push(SummedRow::default());
     }
 
-    fn add(&mut self, at: u32, weight: i64) {
-        let sum = &mut self.of_window[at as usize];
+    fn add(&mut self, index: u32, weight: i64) {
+        let sum = &mut self.of_window[index as usize];
         if *sum == 0 {
-            self.used.push(at);
+            self.used.push(index);
         }
         *sum = sum.saturating_add(weight);
     }
 
     fn end_window(&mut self, window: WindowExposure) {
-        for at in self.used.drain(..) {
-            let weight = std::mem::take(&mut self.of_window[at as usize]);
-            self.sums[at as usize].add(weight, window);
+        for index in self.used.drain(..) {
+            let weight = std::mem::take(&mut self.of_window[index as usize]);
+            self.sums[index as usize].add(weight, window);
         }
     }
 }
@@ -450,13 +450,13 @@ impl PathSums {
     fn add(&mut self, end: u32, weight: i64) {
         let sum = &mut self.nodes[end as usize].self_weight;
         *sum = sum.saturating_add(weight);
-        let mut at = end;
+        let mut node = end;
         loop {
-            self.sums.add(at, weight);
-            if at == 0 {
+            self.sums.add(node, weight);
+            if node == 0 {
                 break;
             }
-            at = self.nodes[at as usize].parent;
+            node = self.nodes[node as usize].parent;
         }
     }
 }

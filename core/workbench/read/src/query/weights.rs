@@ -108,20 +108,20 @@ struct LocationRows<'d> {
     rows: Vec<(u32, i64)>,
     /// Whether each row is own code, and its kind.
     kinds: Vec<(bool, ExecutionKind)>,
-    known: HashMap<(u32, i64), usize>,
+    row_numbers: HashMap<(u32, i64), usize>,
     by_location: HashMap<LocationId, Box<[usize]>>,
 }
 
 impl LocationRows<'_> {
     fn of_location(&mut self, id: LocationId) -> &[usize] {
-        let Self { dictionary, by, functions, rows, kinds, known, by_location } = self;
+        let Self { dictionary, by, functions, rows, kinds, row_numbers, by_location } = self;
         by_location.entry(id).or_insert_with(|| {
             let of_location: Vec<u32> = functions.of_location(id).collect();
             let lines = dictionary.get_location(id).lines.iter().map(|line| line.line);
             let lines = lines.chain(std::iter::repeat(0));
             let of_line = |(function, line): (u32, i64)| {
                 let row = (function, if *by == Granularity::Line { line } else { 0 });
-                *known.entry(row).or_insert_with(|| {
+                *row_numbers.entry(row).or_insert_with(|| {
                     rows.push(row);
                     let function = &functions.rows()[function as usize];
                     kinds.push((function.origin() == CodeOrigin::Own, function.kind()));
@@ -196,7 +196,7 @@ pub(crate) fn visit_samples<'d>(
         functions,
         rows: Vec::new(),
         kinds: Vec::new(),
-        known: HashMap::new(),
+        row_numbers: HashMap::new(),
         by_location: HashMap::new(),
     };
     // Number of the last sample that contained the row.
@@ -222,7 +222,7 @@ pub(crate) fn visit_samples<'d>(
             let managed = distinct.iter().rposition(|row| kind(row) == ExecutionKind::Managed).unwrap_or(0);
             is_called.clear();
             is_called.extend(
-                distinct.iter().enumerate().map(|(at, row)| at < managed && kind(row) == ExecutionKind::Native),
+                distinct.iter().enumerate().map(|(depth, row)| depth < managed && kind(row) == ExecutionKind::Native),
             );
             let own = || distinct.iter().copied().filter(|row| table.kinds[*row].0);
             let own = own().find(|row| kind(row) != ExecutionKind::Native).or_else(|| own().next());

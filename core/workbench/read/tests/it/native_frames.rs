@@ -179,24 +179,27 @@ fn findings_name_the_caller_and_its_native_code_and_no_regression_of_an_update()
     }
     let findings = diagnosis.findings();
     assert!(findings.iter().all(|finding| finding.rule != Rule::Regression), "{findings:#?}");
-    let of = |windows: &[ProfilesData]| {
+    let hottest = |windows: &[ProfilesData]| {
         let mut diagnosis = Diagnosis::default();
         windows.iter().for_each(|window| diagnosis.add(window));
         let findings = diagnosis.findings();
         findings.into_iter().find(|finding| finding.rule == Rule::HotCode).expect("the hottest function")
     };
-    let (old, new) = (of(&before()), of(&after(1)));
+    let (old, new) = (hottest(&before()), hottest(&after(1)));
     assert_eq!((&old.function, old.share), (&new.function, new.share));
     for fact in ["self", "line", "share_of_line", "callees"] {
         let value = |finding: &spanprof_read::diagnosis::Finding| {
-            let found = finding.facts.iter().find(|(name, _)| *name == fact);
-            found.unwrap_or_else(|| panic!("no {fact}")).1.clone()
+            let member = finding.facts.iter().find(|(name, _)| *name == fact);
+            member.unwrap_or_else(|| panic!("no {fact}")).1.clone()
         };
         assert_eq!(value(&old), value(&new), "{fact}");
     }
     let native = new.facts.iter().find(|(name, _)| *name == "native_code").expect("native code");
     let Fact::Functions(rows, _) = &native.1 else { panic!("{native:?}") };
-    assert_eq!(rows.iter().map(|(at, _)| &*at.function).collect::<Vec<_>>(), ["dgemm_kernel", "_json.c_scanstring"]);
+    assert_eq!(
+        rows.iter().map(|(function, _)| &*function.function).collect::<Vec<_>>(),
+        ["dgemm_kernel", "_json.c_scanstring"]
+    );
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn write_data(out: &mut String, data: &ProfilesData, type_name: &str, title: &st
 struct PageLabels<'d> {
     dictionary: &'d Dictionary,
     /// Numbers of the labels.
-    known: BTreeMap<(&'d str, String), usize>,
+    label_numbers: BTreeMap<(&'d str, String), usize>,
     /// Keys with more than [`MAX_VALUES`] values, which the page leaves out, and their number.
     left_out: BTreeMap<&'d str, usize>,
     of_id: HashMap<AttributeSetId, usize>,
@@ -226,7 +226,7 @@ impl<'d> PageLabels<'d> {
         let labels = kept.into_iter().flat_map(|(key, values)| values.into_iter().map(move |value| (key, value)));
         Self {
             dictionary,
-            known: labels.enumerate().map(|(number, label)| (label, number)).collect(),
+            label_numbers: labels.enumerate().map(|(number, label)| (label, number)).collect(),
             left_out: left_out.into_iter().map(|(key, values)| (key, values.len())).collect(),
             of_id: HashMap::new(),
             sets: Vec::new(),
@@ -241,7 +241,7 @@ impl<'d> PageLabels<'d> {
         }
         let attributes = self.dictionary.attributes_of(id);
         let mut labels: Vec<usize> = attributes
-            .filter_map(|attribute| self.known.get(&(attribute.key, attribute.value.to_string())).copied())
+            .filter_map(|attribute| self.label_numbers.get(&(attribute.key, attribute.value.to_string())).copied())
             .collect();
         labels.sort_unstable();
         let number = *self.numbers.entry(labels).or_insert_with_key(|labels| {
@@ -253,7 +253,7 @@ impl<'d> PageLabels<'d> {
     }
 
     fn write(&self, out: &mut String) {
-        write_list(out, "labels", self.known.keys(), |out, (key, value)| write_pair(out, key, value));
+        write_list(out, "labels", self.label_numbers.keys(), |out, (key, value)| write_pair(out, key, value));
         write_list(out, "sets", self.sets.iter(), |out, labels| {
             let _ = write!(out, "{labels:?}");
         });
