@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 pub mod code_origin;
+mod demangle;
 pub mod encode;
 pub mod heap_peak;
 pub mod kinds;
@@ -14,4 +15,5 @@ pub mod model;
 pub mod redact;
 pub mod transform;
 
+pub use demangle::demangle;
 pub use model::*;

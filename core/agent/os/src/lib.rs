@@ -59,6 +59,7 @@ pub use symbols::object_file::ObjectFile;
 pub use symbols::object_history::{
     are_objects_listed, forget_objects, loader_counts, refresh_objects, CodeState, LoadedObject, LoaderCounts,
 };
+pub use symbols::symbol_file::SymbolFile;
 pub use system_calls::{may_use, refused_calls, CallRefusal, SystemCall};
 pub use threads::listing::{name_current_thread, thread_count, thread_id, thread_ids, thread_name};
 pub use threads::own_threads::{host_thread_ids, own_cpu_ns, OwnThread};

@@ -1,4 +1,4 @@
-//! Transformations of profiles: merge windows, separate exact values, reduce detail for a receiver, build the stack tree. They return values; the
+//! Transformations of profiles: merge windows, separate exact values, reduce detail for a receiver, name native code, build the stack tree. They return values; the
 //! encoders and the command line format them. Selections and summaries are in `spanprof-read`.
 
 mod code_part;
@@ -10,6 +10,7 @@ mod label_names;
 mod merge;
 mod prune;
 mod reduce;
+mod symbolize;
 mod tree;
 
 pub use code_part::CodePart;
@@ -21,4 +22,5 @@ pub(crate) use merge::Merged;
 pub use merge::{merge, merge_owned, merge_profiles};
 pub use prune::PrunedTree;
 pub use reduce::Reduction;
+pub use symbolize::{name_locations, unnamed_locations};
 pub use tree::{call_paths, depth_first, tree, tree_of, CallPaths, StackNode, StackTree};

@@ -63,7 +63,7 @@ impl Reduction {
 }
 
 /// Changes each sample; those that become identical are merged.
-fn replace_samples(profile: &mut Profile, mut change: impl FnMut(&mut Sample)) {
+pub(super) fn replace_samples(profile: &mut Profile, mut change: impl FnMut(&mut Sample)) {
     let samples = std::mem::take(&mut profile.samples);
     let mut merged = Merged::new(std::mem::take(profile));
     for mut sample in samples {

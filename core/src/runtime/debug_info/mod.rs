@@ -17,10 +17,10 @@ use gimli::{AttributeValue, EndianSlice, LittleEndian, UnitRef};
 use file::DebugFile;
 use functions::{executing, function_at, Executing, NameAttributes};
 use lines::SourcePosition;
-use spanprof_aggregate::demangle;
 use spanprof_aggregate::hash::WordMap;
 use spanprof_aggregate::runtime::{ends_soon, Frame, FrameType};
 use spanprof_os::FileSymbols;
+use spanprof_profile::demangle;
 use units::{ParsedUnit, Tables, Units};
 
 type Slice = EndianSlice<'static, LittleEndian>;

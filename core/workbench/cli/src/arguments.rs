@@ -25,6 +25,7 @@ use crate::verbs::scrape::ScrapeArguments;
 use crate::verbs::serve::ServeArguments;
 use crate::verbs::services::ServicesArguments;
 use crate::verbs::spans::SpansArguments;
+use crate::verbs::symbolize::SymbolizeArguments;
 use crate::verbs::top::TopArguments;
 use crate::verbs::tree::TreeArguments;
 use crate::verbs::upload::UploadArguments;
@@ -38,7 +39,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Look at profiles", &["view", "top", "tree", "peek", "list", "flamegraph", "services", "labels"]),
     ("Compare", &["diff", "gate"]),
     ("Requests and problems", &["spans", "explain", "heap"]),
-    ("Convert and keep", &["convert", "merge", "upload"]),
+    ("Convert and keep", &["convert", "merge", "symbolize", "upload"]),
     ("Operate", &["serve", "scrape", "check", "doctor", "mcp", "completions"]),
 ];
 /// Column of the descriptions in the overview.
@@ -137,6 +138,8 @@ pub(crate) enum CliVerb {
     Convert(ConvertArguments),
     /// Write several profiles into one file
     Merge(MergeArguments),
+    /// Name native code in a profile by the symbols of other files
+    Symbolize(SymbolizeArguments),
     /// Copy the profiles of a directory to object storage
     Upload(UploadArguments),
     /// List services and their profile types

@@ -54,6 +54,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
         CliVerb::Flamegraph(verb) => verbs::flamegraph::run(&verb),
         CliVerb::Convert(verb) => verbs::convert::run(&verb),
         CliVerb::Merge(verb) => verbs::merge::run(&verb),
+        CliVerb::Symbolize(verb) => verbs::symbolize::run(&verb),
         CliVerb::Upload(verb) => verbs::upload::run(&verb),
         CliVerb::Services(verb) => verbs::services::run(&verb),
         CliVerb::Mcp(verb) => verbs::mcp::run(verb, &arguments::command(), answer),

@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::native_symbols::{demangle, frame_of_function, NativeCode, NativeFunction, NativeSymbols};
+use super::native_symbols::{frame_of_function, NativeCode, NativeFunction, NativeSymbols};
 use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
 use crate::runtime::{Frame, FrameType, NativeMapping, NativePlace, Runtime};
+use spanprof_profile::demangle;
 use spanprof_signal::{DropReason, RawFrame, Ring};
 
 /// Capacity for locations. A window that needs more shows `[too_many_stacks]`; the table is cleared after it.

@@ -66,6 +66,14 @@ impl<'data, R: ReadRef<'data>> ElfFile<'data, R> {
         self.program_headers().iter().filter(is_code).filter_map(segment).collect()
     }
 
+    /// Whether segments with code have bytes, which those of a debug file have not.
+    pub fn has_code(&self) -> bool {
+        let is_code = |header: &ProgramHeader64<Endianness>| {
+            header.p_type(self.endian) == PT_LOAD && header.p_flags(self.endian).contains(PF_X)
+        };
+        self.program_headers().iter().any(|header| is_code(header) && header.p_filesz(self.endian) > 0)
+    }
+
     /// The address of `.eh_frame_hdr`.
     pub fn unwind_index(&self) -> Option<u64> {
         let mut headers = self.program_headers().iter();

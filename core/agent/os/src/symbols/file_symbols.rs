@@ -55,7 +55,7 @@ pub struct FileFunction {
 }
 
 /// The functions of one object.
-struct ObjectSymbols {
+pub(super) struct ObjectSymbols {
     tables: Vec<SymbolTable>,
     /// Whether there are more than the exported functions.
     has_local_functions: bool,
@@ -120,23 +120,24 @@ impl FileSymbols {
 impl ObjectSymbols {
     /// `None` when the file has no table, is too large, or is another one than that of the object.
     fn read(object: &LoadedObject) -> Option<Self> {
-        is_file_of(object).then(|| Self::of_file(&object.path, Path::new(DEBUG_FILES)))?
+        is_file_of(object).then(|| Self::of_file(&object.path, Some(Path::new(DEBUG_FILES)), MAX_SYMBOLS))?
     }
 
-    /// The functions of a file, relative to the page of its first segment.
-    fn of_file(path: &Path, debug_files: &Path) -> Option<Self> {
+    /// The functions of a file, relative to the page of its first segment, from tables of at most `max_symbols`.
+    pub(super) fn of_file(path: &Path, debug_files: Option<&Path>, max_symbols: usize) -> Option<Self> {
         let file = File::open(path).ok()?;
         let cache = ReadCache::new(&file);
         let elf = ElfFile::parse(&cache)?;
         let first = elf.first_address();
-        let local = SymbolTable::of_file(&file, path, SHT_SYMTAB, first)
+        let limits = (first, max_symbols);
+        let local = SymbolTable::of_file(&file, path, SHT_SYMTAB, limits)
             .or_else(|| {
                 let build_id = elf.build_id()?;
-                SymbolTable::of_debug_file(&debug_file(debug_files, &build_id)?, &build_id, first)
+                SymbolTable::of_debug_file(&debug_file(debug_files?, &build_id)?, &build_id, limits)
             })
             .or_else(|| SymbolTable::unpacked(elf.section(b".gnu_debugdata")?, first));
         let has_local_functions = local.is_some();
-        let exported = SymbolTable::of_file(&file, path, SHT_DYNSYM, first);
+        let exported = SymbolTable::of_file(&file, path, SHT_DYNSYM, limits);
         let mut tables: Vec<_> = local.into_iter().chain(exported).collect();
         if let [local, exported] = &mut *tables {
             let is_exported = |range: &SymbolRange| {
@@ -155,7 +156,7 @@ impl ObjectSymbols {
     }
 
     /// Symbol and start of the innermost function that contains an offset in the object.
-    fn function(&mut self, offset: u32) -> Option<(Arc<str>, u32)> {
+    pub(super) fn function(&mut self, offset: u32) -> Option<(Arc<str>, u32)> {
         let containing = |table: &SymbolTable| SymbolRange::containing(&table.functions, offset);
         let ranges = self.tables.iter_mut().filter_map(|table| Some((containing(table)?, table)));
         let (range, table) = ranges.max_by_key(|(range, _)| range.start)?;
@@ -164,18 +165,18 @@ impl ObjectSymbols {
 }
 
 impl SymbolTable {
-    fn of_file(file: &File, path: &Path, table_type: SectionType, first: u64) -> Option<Self> {
+    fn of_file(file: &File, path: &Path, table_type: SectionType, limits: (u64, usize)) -> Option<Self> {
         let cache = ReadCache::new(file);
         let read = |offset: u64, chunk: &mut [u8]| file.read_exact_at(chunk, offset).ok();
-        let (functions, strings) = ElfFile::parse(&cache)?.functions(table_type, first, MAX_SYMBOLS, read)?;
+        let (functions, strings) = ElfFile::parse(&cache)?.functions(table_type, limits.0, limits.1, read)?;
         let strings = FileStrings { path: path.into(), offset: strings.0, identity: identity_of(file)? };
         Some(Self::new(functions, StringTable::InFile(strings)))
     }
 
-    fn of_debug_file(path: &Path, build_id: &str, first: u64) -> Option<Self> {
+    fn of_debug_file(path: &Path, build_id: &str, limits: (u64, usize)) -> Option<Self> {
         let file = File::open(path).ok()?;
         let is_of_object = ElfFile::parse(&ReadCache::new(&file))?.build_id().as_deref() == Some(build_id);
-        is_of_object.then(|| Self::of_file(&file, path, SHT_SYMTAB, first))?
+        is_of_object.then(|| Self::of_file(&file, path, SHT_SYMTAB, limits))?
     }
 
     fn unpacked(packed: &[u8], first: u64) -> Option<Self> {
@@ -230,7 +231,7 @@ impl SymbolTable {
 }
 
 /// The path of the debug file of a build id; `None` if it is too short.
-fn debug_file(debug_files: &Path, build_id: &str) -> Option<PathBuf> {
+pub(super) fn debug_file(debug_files: &Path, build_id: &str) -> Option<PathBuf> {
     let (directory, name) = build_id.split_at_checked(2).filter(|(_, name)| !name.is_empty())?;
     Some(debug_files.join(directory).join(format!("{name}.debug")))
 }
@@ -331,7 +332,7 @@ mod tests {
     }
 
     fn symbols_of(path: &Path) -> Option<ObjectSymbols> {
-        ObjectSymbols::of_file(path, &path.with_file_name("debug"))
+        ObjectSymbols::of_file(path, Some(&path.with_file_name("debug")), MAX_SYMBOLS)
     }
 
     fn named(symbols: &mut ObjectSymbols, offset: u32) -> Option<String> {
@@ -364,10 +365,11 @@ mod tests {
         for pc in [libc::getenv as *const () as u64, libc::pthread_join as *const () as u64] {
             let native = native_object(pc, 0).expect("libc is loaded");
             let object = native.object(pc);
-            for debug_files in ["/nonexistent", DEBUG_FILES] {
-                let mut symbols = ObjectSymbols::of_file(&object.path, Path::new(debug_files)).expect("a table");
+            for debug_files in [None, Some(DEBUG_FILES)] {
+                let mut symbols =
+                    ObjectSymbols::of_file(&object.path, debug_files.map(Path::new), MAX_SYMBOLS).expect("a table");
                 let name = named(&mut symbols, (pc - object.base) as u32);
-                assert!(name.is_some() && name == native.exported_symbol(pc), "{name:?} with {debug_files}");
+                assert!(name.is_some() && name == native.exported_symbol(pc), "{name:?} with {debug_files:?}");
             }
         }
     }

@@ -6,3 +6,4 @@ pub mod file_symbols;
 pub mod loaded_object;
 pub mod object_file;
 pub mod object_history;
+pub mod symbol_file;

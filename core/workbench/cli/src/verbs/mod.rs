@@ -20,6 +20,7 @@ pub(crate) mod scrape;
 pub(crate) mod serve;
 pub(crate) mod services;
 pub(crate) mod spans;
+pub(crate) mod symbolize;
 mod table;
 pub(crate) mod top;
 pub(crate) mod tree;

@@ -23,6 +23,8 @@ mod redaction;
 mod scrape;
 mod spans;
 mod storage;
+#[cfg(target_os = "linux")]
+mod symbolize;
 mod terminal;
 mod tls;
 mod view;
