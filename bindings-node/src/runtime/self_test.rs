@@ -8,8 +8,8 @@ use spanprof_signal::{RawFrame, RawStack};
 
 use super::capture::V8StackWalk;
 use super::v8;
-use super::walk::frame_pointers::StackRegisters;
 use super::walk::js_thread::{self, JsThread};
+use super::walk::native_code::StackRegisters;
 use super::walk::walk_method::{self, WalkMethod};
 
 /// Names of the two functions, as in `lib/self_test.js`.

@@ -7,8 +7,9 @@ use spanprof_recorded_stack::{Recorder, MAX_FRAMES};
 use spanprof_signal::{ProcessMemory, RawFrame, RawStack};
 
 use crate::runtime::walk::context;
-use crate::runtime::walk::frame_pointers::{FramePointerWalk, StackRegisters, WalkedThread};
+use crate::runtime::walk::frame_pointers::{FramePointerWalk, WalkedThread};
 use crate::runtime::walk::js_thread::JsThread;
+use crate::runtime::walk::native_code::StackRegisters;
 use crate::runtime::walk::ring_position::RingPosition;
 
 pub static RECORDER: Recorder = Recorder::new();
@@ -35,12 +36,12 @@ pub fn request(thread: &JsThread) {
     RECORDER.arm();
 }
 
-/// Records the walk from these registers, if it is requested and finds the frames of the `first` walk.
+/// Records the walk from these registers along frame pointers, if it is requested and finds the same frames twice.
 pub fn record<T: WalkedThread>(
     walk: &FramePointerWalk<'_, ProcessMemory, T>,
     thread: &JsThread,
     registers: &StackRegisters,
-    first: &RawStack<'_>,
+    activity: Option<RawFrame>,
 ) {
     if THREAD.load(Ordering::Relaxed) != std::ptr::from_ref(thread) as usize {
         return;
@@ -48,9 +49,10 @@ pub fn record<T: WalkedThread>(
     let Some(recording) = RECORDER.begin() else { return };
     let (again, tables) = walk.with_memory(&recording);
     let bytecode_map = tables.bytecode_map.load(Ordering::Relaxed);
-    let mut frames = [RawFrame::default(); MAX_FRAMES];
-    let mut second = RawStack::new(&mut frames);
-    let is_walked = again.walk_frame_pointers(registers, &mut second);
+    let mut frames = [[RawFrame::default(); MAX_FRAMES]; 2];
+    let [mut first, mut second] = frames.each_mut().map(|frames| RawStack::new(frames));
+    walk.walk_frame_pointers(registers, activity, &mut first);
+    let is_walked = again.walk_frame_pointers(registers, activity, &mut second);
     if !is_walked || second.is_truncated() || second.frames() != first.frames() {
         return;
     }

@@ -9,8 +9,9 @@ use spanprof_signal::{Memory, RawFrame, RawStack};
 
 use crate::runtime::code::builtin_ranges::OwnedBuiltinRanges;
 use crate::runtime::walk::context;
-use crate::runtime::walk::frame_pointers::{FramePointerWalk, StackRegisters, WalkTables, WalkedThread};
+use crate::runtime::walk::frame_pointers::{FramePointerWalk, WalkTables, WalkedThread};
 use crate::runtime::walk::js_thread::EmbeddedBuiltins;
+use crate::runtime::walk::native_code::StackRegisters;
 use crate::runtime::walk::synthetic_frame;
 
 /// Upper bound of the frames of a replay.
@@ -40,16 +41,11 @@ pub fn range_name(table: &str, start: usize) -> String {
 #[derive(Debug)]
 pub struct RecordedV8Thread {
     code: Vec<(usize, usize)>,
-    activity: Option<RawFrame>,
 }
 
 impl WalkedThread for RecordedV8Thread {
     fn has_code(&self, pc: usize) -> bool {
         self.code.iter().any(|(low, high)| (*low..*high).contains(&pc))
-    }
-
-    fn activity(&self, _registers: &StackRegisters) -> Option<RawFrame> {
-        self.activity
     }
 }
 
@@ -57,6 +53,7 @@ impl WalkedThread for RecordedV8Thread {
 pub struct RecordedV8Walk {
     pub registers: StackRegisters,
     pub builtin_ranges: OwnedBuiltinRanges,
+    pub activity: Option<RawFrame>,
     thread: RecordedV8Thread,
     remapped_builtins: usize,
     root: usize,
@@ -112,7 +109,8 @@ impl RecordedV8Walk {
                 starts: ranges(BUILTIN)?.into_iter().map(|(start, _)| start).collect(),
                 fast_call: Some(fast_call).filter(|offsets| *offsets != [0, 0]),
             },
-            thread: RecordedV8Thread { code: ranges(CODE)?, activity: *activity },
+            activity: *activity,
+            thread: RecordedV8Thread { code: ranges(CODE)? },
             remapped_builtins: table("remapped_builtins")?,
             root: table("root")?,
             stack_high: table("stack_high")?,
@@ -129,7 +127,8 @@ impl RecordedV8Walk {
         let bytecode_map = AtomicU64::new(self.bytecode_map);
         let mut frames = [RawFrame::default(); MAX_FRAMES];
         let mut stack = RawStack::new(&mut frames);
-        let is_walked = self.prepared(memory, &bytecode_map).walk_frame_pointers(&self.registers, &mut stack);
+        let is_walked =
+            self.prepared(memory, &bytecode_map).walk_frame_pointers(&self.registers, self.activity, &mut stack);
         let has_slot = self.continuation_slot != 0;
         let context = has_slot.then(|| context::stored(memory, self.continuation_slot, self.storage)).flatten();
         V8Replay { is_walked, frames: stack.frames().to_vec(), context: context.unwrap_or(0) }

@@ -15,8 +15,9 @@ use super::recorded_shape::{LeafCode, V8StackShape, SHAPES};
 use super::replay::{RecordedV8Walk, MAX_FRAMES};
 use crate::runtime::code::synthetic_names;
 use crate::runtime::v8::node_versions::MEASURED;
-use crate::runtime::walk::frame_pointers::{walk_native, StackRegisters, MAX_FRAME_POINTERS};
+use crate::runtime::walk::frame_pointers::MAX_FRAME_POINTERS;
 use crate::runtime::walk::frameless::frameless_return_offset;
+use crate::runtime::walk::native_code::{walk_native, StackRegisters};
 
 /// Two words of each frame pointer, two slots and a map of an interpreted frame; fewer than 16 for the leaf.
 const MAX_READS: usize = 5 * MAX_FRAME_POINTERS + 16;
@@ -184,7 +185,7 @@ fn an_endless_chain_of_native_frames_ends_at_the_depth_limit() {
         let registers = StackRegisters { pc: 1 << 16, sp: 1 << 20, fp: 1 << 20 };
         let mut frames = vec![RawFrame::default(); depth];
         let mut stack = RawStack::new(&mut frames);
-        walk_native(&memory, &registers, &mut stack);
+        walk_native(&memory, &registers, None, &mut stack);
         assert!(stack.is_truncated() && stack.len() == depth && memory.reads.get() <= 2 * depth, "{depth}");
     }
 }
@@ -195,7 +196,7 @@ fn check(recorded: &RecordedV8Walk, memory: &impl Memory, depth: usize) -> Resul
     let mut frames = vec![RawFrame::default(); depth];
     let mut stack = RawStack::new(&mut frames);
     let walk = recorded.prepared(&memory, &map);
-    walk.walk_frame_pointers(&recorded.registers, &mut stack);
+    walk.walk_frame_pointers(&recorded.registers, recorded.activity, &mut stack);
     prop_assert!(memory.reads.get() <= MAX_READS, "{} reads", memory.reads.get());
     prop_assert!(stack.len() <= depth && (!stack.is_truncated() || stack.len() == depth));
     // Native frames are above those of V8, and between them is at most one synthetic frame.
@@ -291,7 +292,7 @@ proptest! {
         let mut frames = vec![RawFrame::default(); depth];
         let mut native = RawStack::new(&mut frames);
         let memory = ReadCounter { memory, reads: Cell::new(0) };
-        walk_native(&memory, &recorded.registers, &mut native);
+        walk_native(&memory, &recorded.registers, None, &mut native);
         prop_assert!(memory.reads.get() <= 2 * depth);
     }
 }

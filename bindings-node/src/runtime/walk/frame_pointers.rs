@@ -1,9 +1,10 @@
-//! The stack walk along frame pointers: the frames of an interrupted thread, leaf first. Node.js and all code of V8 have frame
-//! pointers; interpreted frames give the address of their bytecode. Generic over the memory, so that tests replay recorded
-//! stacks. Called by the capture function and the self-test.
+//! The stack walk: the frames of an interrupted thread, leaf first. All code of V8 has frame pointers; interpreted frames give the
+//! address of their bytecode. Native code is unwound by tables; without them along frame pointers, which Node.js has and libraries
+//! often lack. Generic over the memory, so that tests replay recorded stacks. Called by the capture function and the self-test.
 //!
 //! # Frames of a stack
-//! * Native frames between the leaf and the first frame of V8 are kept; those below, which call into JavaScript, are skipped.
+//! * Native frames between the leaf and the first frame of V8 are kept. Of those between frames of V8, only code of other files than
+//!   Node.js is kept. Those below the last one, which run the event loop, are left out.
 //! * A synthetic frame above native ones gives V8's activity in them: collecting or compiling.
 //! * Code without a frame of its own leaves its caller's frame pointer in the register: the caller is found by `frameless`.
 //!
@@ -23,9 +24,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spanprof_signal::{Memory, RawFrame, RawStack};
+use spanprof_unwind::{Walk, WalkEnd};
 
 use super::frameless::{call_before, frameless_return_offset, sets_up_frame, CallTarget};
 use super::js_thread::{contains, BuiltinRanges};
+use super::native_code::{NativeUnwinding, StackRegisters, MAX_FRAME_BYTES, PAGE};
 
 /// Maximum number of frame pointers followed.
 pub const MAX_FRAME_POINTERS: usize = 4096;
@@ -33,59 +36,17 @@ pub const MAX_FRAME_POINTERS: usize = 4096;
 const MAX_PUSHED_WORDS: usize = 4;
 /// Code without frames that calls each other: a write barrier and the builtin that writes.
 const MAX_FRAMELESS: usize = 2;
-/// Maximum distance between two frame pointers.
-const MAX_FRAME_BYTES: usize = 4 << 20;
-pub const PAGE: usize = 4095;
-
-/// The registers at which a walk starts.
-#[derive(Clone, Copy, Debug)]
-pub struct StackRegisters {
-    pub pc: usize,
-    pub sp: usize,
-    pub fp: usize,
-}
-
-impl StackRegisters {
-    /// The registers of the caller, outside handlers.
-    #[inline(always)]
-    #[cfg(target_arch = "x86_64")]
-    pub fn here() -> Self {
-        let (pc, sp, fp);
-        // SAFETY: copies three registers.
-        unsafe {
-            std::arch::asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp", out(reg) pc, out(reg) sp, out(reg) fp)
-        };
-        Self { pc, sp, fp }
-    }
-
-    /// The registers of the caller, outside handlers.
-    #[inline(always)]
-    #[cfg(target_arch = "aarch64")]
-    pub fn here() -> Self {
-        let (pc, sp, fp);
-        // SAFETY: copies three registers.
-        unsafe { std::arch::asm!("adr {}, .", "mov {}, sp", "mov {}, x29", out(reg) pc, out(reg) sp, out(reg) fp) };
-        Self { pc, sp, fp }
-    }
-}
 
 /// The thread of a walk.
 pub trait WalkedThread {
     /// Whether `pc` is in the machine code of the thread's isolate, builtins excluded.
     fn has_code(&self, pc: usize) -> bool;
-
-    /// The synthetic frame of V8's activity in the native frames above JavaScript, if there is one.
-    fn activity(&self, registers: &StackRegisters) -> Option<RawFrame>;
 }
 
 #[cfg(any(test, feature = "record-stacks"))]
 impl<T: WalkedThread> WalkedThread for &T {
     fn has_code(&self, pc: usize) -> bool {
         (**self).has_code(pc)
-    }
-
-    fn activity(&self, registers: &StackRegisters) -> Option<RawFrame> {
-        (**self).activity(registers)
     }
 }
 
@@ -104,6 +65,43 @@ pub struct WalkTables<'a> {
     pub bytecode_offset: isize,
     /// V8's map of bytecode arrays: learned from frames known to be interpreted, the same for every isolate; 0 before.
     pub bytecode_map: &'a AtomicU64,
+}
+
+/// Result of a walk of a JavaScript thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct V8WalkOutcome {
+    /// Whether a frame of V8 was reached.
+    pub has_v8: bool,
+    /// Number of frames before the first one above V8's that was found without a rule of its table; `None`: all are certain.
+    pub certain_frames: Option<usize>,
+    /// Why the walk by tables ended before V8's frames; `None`: it did not, or there was none.
+    pub native_end: Option<WalkEnd>,
+}
+
+impl V8WalkOutcome {
+    fn note_guess(&mut self, frames: usize) {
+        if !self.has_v8 && self.certain_frames.is_none() {
+            self.certain_frames = Some(frames);
+        }
+    }
+
+    /// At the first frame of V8 below native ones: pushes V8's activity between them.
+    fn enter_v8(&mut self, activity: Option<RawFrame>, stack: &mut RawStack<'_>) -> bool {
+        std::mem::replace(&mut self.has_v8, true) || activity.is_none_or(|activity| stack.push(activity))
+    }
+
+    /// Native code has ended after this number of frames. True where frame pointers may continue.
+    fn end_native(&mut self, end: WalkEnd, frames: usize) -> bool {
+        if !self.has_v8 {
+            self.native_end = Some(end);
+        }
+        let is_continued = self.has_v8 || matches!(end, WalkEnd::TableMissing | WalkEnd::OutsideFiles);
+        if end == WalkEnd::Root || !is_continued {
+            return false;
+        }
+        self.note_guess(frames);
+        true
+    }
 }
 
 /// A stack walk of one JavaScript thread.
@@ -152,63 +150,126 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
         self.tables.builtin_ranges.builtins.canonical_address(pc, self.tables.remapped_builtins)
     }
 
-    /// Walks along frame pointers. True when a frame of V8 was reached. Otherwise `stack` holds the native frames of the leaf.
-    pub fn walk_frame_pointers(&self, registers: &StackRegisters, stack: &mut RawStack<'_>) -> bool {
+    /// Walks along frame pointers alone. True when a frame of V8 was reached. Otherwise `stack` holds the native frames of the leaf.
+    pub fn walk_frame_pointers(
+        &self,
+        registers: &StackRegisters,
+        activity: Option<RawFrame>,
+        stack: &mut RawStack<'_>,
+    ) -> bool {
+        self.walk(registers, None, activity, stack).has_v8
+    }
+
+    /// Walks native code by its tables, and V8's code along frame pointers. `activity`: see [`synthetic_frame::COLLECTING`].
+    ///
+    /// [`synthetic_frame::COLLECTING`]: super::synthetic_frame::COLLECTING
+    pub fn walk(
+        &self,
+        registers: &StackRegisters,
+        native: Option<&NativeUnwinding<'_>>,
+        activity: Option<RawFrame>,
+        stack: &mut RawStack<'_>,
+    ) -> V8WalkOutcome {
         let StackRegisters { pc, sp, mut fp } = *registers;
+        let mut outcome = V8WalkOutcome::default();
         let mut pc = self.canonical(pc);
         let mut low = sp;
-        let mut reached = false;
         let mut learned = false;
+        let mut unwinding = None;
         if self.is_v8(pc) {
-            reached = true;
+            outcome.has_v8 = true;
             if !self.push_leaf(pc, sp, fp, stack) {
-                return true;
+                return outcome;
             }
-        } else if !stack.push(RawFrame::native(pc as u64)) {
-            return false;
+        } else if stack.push(RawFrame::native(pc as u64)) {
+            unwinding = native.map(|native| native.interrupted(&self.memory, registers));
+        } else {
+            return outcome;
         }
+        // Frames up to the last one of V8: native code below it called no JavaScript.
+        let mut v8_frames = stack.len();
+        let builtins = self.tables.builtin_ranges.builtins.start as u64;
+        let node = native.map_or(0..0, |native| native.tables.code_of_file(builtins));
         let mut is_frame = self.is_frame(fp, low);
-        let fast_call = if reached { None } else { self.fast_call(low) };
+        let mut fast_call = if outcome.has_v8 || unwinding.is_some() { None } else { self.fast_call(low) };
         for _ in 0..MAX_FRAME_POINTERS {
-            if let Some((caller, frame)) = fast_call.filter(|(_, frame)| !reached && (!is_frame || fp >= *frame)) {
+            let is_fast_call = |frame| unwinding.is_none() && !outcome.has_v8 && (!is_frame || fp >= frame);
+            if let Some((caller, frame)) = fast_call.filter(|(_, frame)| is_fast_call(*frame)) {
                 // A C function without a frame, or with another use of the register.
-                let pushed = self.enter_v8(&mut reached, registers, stack)
+                let pushed = outcome.enter_v8(activity, stack)
                     && (self.is_hidden(caller) || stack.push(code_frame(caller.wrapping_sub(1))));
                 if !pushed {
-                    return true;
+                    return outcome;
                 }
                 (fp, is_frame) = (frame, self.is_frame(frame, low));
-            }
-            if !is_frame {
-                break;
-            }
-            let (Some(next), Some(return_to)) = (self.word(fp), self.word(fp.wrapping_add(8))) else { break };
-            if return_to <= PAGE {
-                break;
+                v8_frames = stack.len();
             }
             let callee = pc;
-            // No arithmetic may overflow: a broken chain yields any word.
-            (low, fp, pc) = (fp.wrapping_add(16), next, self.canonical(return_to));
-            is_frame = self.is_frame(fp, low);
-            let pushed = if self.is_interpreter(pc) {
-                // The frame that returns into the interpreter is a bytecode handler's; the frame above it is the function's.
-                let learns = !std::mem::replace(&mut learned, true);
-                self.enter_v8(&mut reached, registers, stack)
-                    && (!is_frame || self.bytecode_address(fp, learns).is_none_or(|at| stack.push(code_frame(at))))
-            } else if self.is_v8(pc) {
-                let hidden = self.is_hidden_builtin(pc);
-                self.enter_v8(&mut reached, registers, stack)
-                    && (hidden || stack.push(code_frame(pc.wrapping_sub(1))))
-                    // A builtin calls a write barrier without a frame.
-                    && (hidden || !self.is_hidden_builtin(callee) || self.push_callers(pc, low, fp, stack))
+            if let Some(walk) = &mut unwinding {
+                if let Err(end) = walk.step() {
+                    end.count();
+                    unwinding = None;
+                    if !outcome.end_native(end, stack.len()) {
+                        break;
+                    }
+                    if !outcome.has_v8 {
+                        fast_call = self.fast_call(low);
+                    }
+                    continue;
+                }
+                if walk.is_guessed() {
+                    outcome.note_guess(stack.len());
+                }
+                let caller = walk.registers();
+                (pc, low) = (self.canonical(caller.pc as usize), caller.stack_pointer as usize);
+                fp = caller.frame_pointer.map_or(0, |frame_pointer| frame_pointer as usize);
             } else {
-                reached || stack.push(RawFrame::native((pc as u64).wrapping_sub(1)))
+                if !is_frame {
+                    break;
+                }
+                let (Some(next), Some(return_to)) = (self.word(fp), self.word(fp.wrapping_add(8))) else { break };
+                if return_to <= PAGE {
+                    break;
+                }
+                // No arithmetic may overflow: a broken chain yields any word.
+                (low, fp, pc) = (fp.wrapping_add(16), next, self.canonical(return_to));
+            }
+            is_frame = self.is_frame(fp, low);
+            let pushed = if self.is_v8(pc) {
+                if unwinding.take().is_some() {
+                    WalkEnd::Stopped.count();
+                }
+                let pushed = if self.is_interpreter(pc) {
+                    // The frame that returns into the interpreter is a bytecode handler's; the frame above it is the function's.
+                    let learns = !std::mem::replace(&mut learned, true);
+                    outcome.enter_v8(activity, stack)
+                        && (!is_frame
+                            || self.bytecode_address(fp, learns).is_none_or(|address| stack.push(code_frame(address))))
+                } else {
+                    let hidden = self.is_hidden_builtin(pc);
+                    outcome.enter_v8(activity, stack)
+                        && (hidden || stack.push(code_frame(pc.wrapping_sub(1))))
+                        // A builtin calls a write barrier without a frame.
+                        && (hidden || !self.is_hidden_builtin(callee) || self.push_callers(pc, low, fp, stack))
+                };
+                v8_frames = stack.len();
+                pushed
+            } else {
+                let call = unwinding.as_ref().map_or((pc as u64).wrapping_sub(1), Walk::pc);
+                if unwinding.is_none() {
+                    unwinding = native.map(|native| native.caller(&self.memory, call, low, fp));
+                }
+                let is_shown = !outcome.has_v8 || native.is_some_and(|native| native.is_in_other_file(call, &node));
+                !is_shown || stack.push(RawFrame::native(call))
             };
             if !pushed {
-                return reached;
+                return outcome;
             }
         }
-        reached
+        if outcome.has_v8 {
+            stack.truncate(v8_frames);
+        }
+        outcome
     }
 
     /// Whether a frame can be at `fp`, above the stack pointer or the frame that ends at `low`.
@@ -218,11 +279,6 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
             && fp.is_multiple_of(8)
             && fp.saturating_add(16) <= self.tables.stack_high
             && fp.wrapping_sub(low) <= MAX_FRAME_BYTES
-    }
-
-    /// At the first frame of V8 below native ones: pushes V8's activity between them.
-    fn enter_v8(&self, reached: &mut bool, registers: &StackRegisters, stack: &mut RawStack<'_>) -> bool {
-        std::mem::replace(reached, true) || self.thread.activity(registers).is_none_or(|activity| stack.push(activity))
     }
 
     /// Pushes the interrupted frame, in code of V8. Also pushes its caller where the frame is not yet, or no longer, set up.
@@ -323,21 +379,6 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
 /// A frame at an address in V8's code. Its page is the code id, so that ended code is invalidated by pages.
 pub fn code_frame(address: usize) -> RawFrame {
     RawFrame { code: (address & !PAGE) as u64, at: (address & PAGE) as u64 }
-}
-
-/// Walks a thread without JavaScript, along frame pointers.
-pub fn walk_native(memory: &impl Memory, registers: &StackRegisters, stack: &mut RawStack<'_>) {
-    let StackRegisters { pc, sp, mut fp } = *registers;
-    let mut low = sp;
-    let mut has_capacity = stack.push(RawFrame::native(pc as u64));
-    while has_capacity && fp >= low && fp % 8 == 0 && fp.wrapping_sub(low) <= MAX_FRAME_BYTES {
-        let (Some(next), Some(return_to)) = (memory.word(fp), memory.word(fp.wrapping_add(8))) else { break };
-        if return_to <= PAGE {
-            break;
-        }
-        has_capacity = stack.push(RawFrame::native((return_to as u64).wrapping_sub(1)));
-        (low, fp) = (fp.wrapping_add(16), next);
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod context;
 pub mod frame_pointers;
 pub mod frameless;
 pub mod js_thread;
+pub mod native_code;
 pub mod ring_position;
 pub mod synthetic_frame;
 pub mod thread_kind;

@@ -13,6 +13,7 @@ mod snapshot;
 mod table;
 mod walk;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Once;
 
@@ -58,6 +59,12 @@ impl UnwindTables {
     pub fn walk_interrupted<M: Memory>(&self, memory: M, context: &libc::ucontext_t) -> Walk<'_, M> {
         let saved = std::ptr::from_ref(context) as u64 + walk::CONTEXT_REGISTERS;
         Walk::new(self.0.get(), memory, Registers::interrupted(context), Some(saved))
+    }
+
+    /// The code of the loaded file with this address; empty without one.
+    #[inline]
+    pub fn code_of_file(&self, address: u64) -> Range<u64> {
+        self.0.get().object(address).map_or(0..0, |object| object.code.clone())
     }
 
     /// Whether an address is code of a loaded file.

@@ -1,0 +1,126 @@
+//! Native code: its walk by unwind tables (`spanprof-unwind`), and whole walks of threads that run no JavaScript. Without tables, as
+//! before they are built, such a thread is walked along frame pointers.
+
+use core::ops::Range;
+
+use spanprof_signal::{DropReason, Memory, RawFrame, RawStack};
+use spanprof_unwind::{Registers, UnwindTables, Walk, WalkEnd};
+
+/// Maximum distance between two frame pointers.
+pub const MAX_FRAME_BYTES: usize = 4 << 20;
+pub const PAGE: usize = 4095;
+
+/// The registers at which a walk starts.
+#[derive(Clone, Copy, Debug)]
+pub struct StackRegisters {
+    pub pc: usize,
+    pub sp: usize,
+    pub fp: usize,
+}
+
+impl StackRegisters {
+    /// The registers of the caller, outside handlers.
+    #[inline(always)]
+    #[cfg(target_arch = "x86_64")]
+    pub fn here() -> Self {
+        let (pc, sp, fp);
+        // SAFETY: copies three registers.
+        unsafe {
+            std::arch::asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp", out(reg) pc, out(reg) sp, out(reg) fp)
+        };
+        Self { pc, sp, fp }
+    }
+
+    /// The registers of the caller, outside handlers.
+    #[inline(always)]
+    #[cfg(target_arch = "aarch64")]
+    pub fn here() -> Self {
+        let (pc, sp, fp);
+        // SAFETY: copies three registers.
+        unsafe { std::arch::asm!("adr {}, .", "mov {}, sp", "mov {}, x29", out(reg) pc, out(reg) sp, out(reg) fp) };
+        Self { pc, sp, fp }
+    }
+}
+
+/// How native code is unwound, in place of its frame pointers.
+pub struct NativeUnwinding<'a> {
+    pub tables: &'a UnwindTables,
+    /// The kernel's context of the interrupted thread; `None` outside handlers.
+    pub context: Option<&'a libc::ucontext_t>,
+}
+
+impl<'a> NativeUnwinding<'a> {
+    /// A walk from the interrupted function.
+    pub fn interrupted<M: Memory>(&self, memory: M, registers: &StackRegisters) -> Walk<'a, M> {
+        match self.context {
+            Some(context) => self.tables.walk_interrupted(memory, context),
+            None => self.caller(memory, registers.pc as u64, registers.sp, registers.fp),
+        }
+    }
+
+    /// A walk from a function whose call is at this address.
+    pub fn caller<M: Memory>(&self, memory: M, pc: u64, sp: usize, fp: usize) -> Walk<'a, M> {
+        let registers = Registers { pc, stack_pointer: sp as u64, frame_pointer: Some(fp as u64) };
+        self.tables.walk(memory, registers)
+    }
+
+    /// Whether an address is code of another file than Node.js.
+    pub fn is_in_other_file(&self, pc: u64, node: &Range<u64>) -> bool {
+        !node.is_empty() && !node.contains(&pc) && self.tables.is_in_file(pc)
+    }
+}
+
+/// Walks a thread without JavaScript: by the tables of native code where there are some, else along frame pointers.
+pub fn walk_native(
+    memory: &impl Memory,
+    registers: &StackRegisters,
+    native: Option<&NativeUnwinding<'_>>,
+    stack: &mut RawStack<'_>,
+) {
+    if native.is_none_or(|native| !walk_by_tables(native.interrupted(memory, registers), stack)) {
+        stack.clear();
+        walk_native_frame_pointers(memory, registers, stack);
+    }
+}
+
+/// Walks to the root of the thread. False where tables are not built yet. Where the root side is missing, the last frame is
+/// `[invalid_frame]`.
+fn walk_by_tables<M: Memory>(mut walk: Walk<'_, M>, stack: &mut RawStack<'_>) -> bool {
+    let mut certain_frames = None;
+    let end = loop {
+        if !stack.push(RawFrame::native(walk.pc())) {
+            break WalkEnd::Stopped;
+        }
+        // V8's code of a thread that is not profiled has frame pointers.
+        let step = walk.step().or_else(|end| match end {
+            WalkEnd::OutsideFiles => walk.step_by_frame_pointer().map_err(|_| end),
+            _ => Err(end),
+        });
+        if let Err(end) = step {
+            break end;
+        }
+        if walk.is_guessed() && certain_frames.is_none() {
+            certain_frames = Some(stack.len());
+        }
+    };
+    end.count();
+    if !matches!(end, WalkEnd::Root | WalkEnd::Stopped | WalkEnd::TableMissing) {
+        stack.truncate(certain_frames.unwrap_or(stack.len()));
+        stack.push(RawFrame::reason(DropReason::InvalidFrame));
+    }
+    end != WalkEnd::TableMissing
+}
+
+fn walk_native_frame_pointers(memory: &impl Memory, registers: &StackRegisters, stack: &mut RawStack<'_>) {
+    let StackRegisters { pc, sp, mut fp } = *registers;
+    let mut low = sp;
+    let mut has_capacity = stack.push(RawFrame::native(pc as u64));
+    while has_capacity && fp >= low && fp % 8 == 0 && fp.wrapping_sub(low) <= MAX_FRAME_BYTES {
+        let (Some(next), Some(return_to)) = (memory.word(fp), memory.word(fp.wrapping_add(8))) else { break };
+        if return_to <= PAGE {
+            break;
+        }
+        has_capacity = stack.push(RawFrame::native((return_to as u64).wrapping_sub(1)));
+        (low, fp) = (fp.wrapping_add(16), next);
+    }
+}

@@ -1,0 +1,33 @@
+'use strict';
+// Burns CPU time in an addon without frame pointers (`native_chain.c`), from two lines of JavaScript that C code calls.
+
+const spanprof = require('spanprof');
+const { cpuNs } = require('../../../xtask/bench/node/work.js');
+
+const [, , addonFile, sampleRate, seconds, directory] = process.argv;
+const addon = require(addonFile);
+
+function called() {
+  addon.burn(10_000); // once
+  addon.burn(20_000); // twice
+}
+
+function calls() {
+  addon.call(called); // calls
+}
+
+spanprof.start({ serviceName: 'native-chain', sampleRate: Number(sampleRate), destinations: [{ type: 'file', directory }] });
+async function run(nanoseconds) {
+  const before = cpuNs();
+  while (cpuNs() - before < nanoseconds) calls();
+  await spanprof.flush(60_000);
+}
+(async () => {
+  // The first profile has no tables, the second one asks for that of the addon.
+  await run(0.1e9);
+  await run(0.1e9);
+  await run(Number(seconds) * 1e9);
+  const stats = spanprof.stats();
+  await spanprof.stop();
+  console.log(JSON.stringify(stats));
+})();
