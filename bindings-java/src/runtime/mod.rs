@@ -45,6 +45,7 @@ use vm::layout_reader::read_layout;
 use vm::raw_frame::{self, FrameKind};
 use vm::structs::{VmLibrary, VmStructs};
 use vm::{flags, memory};
+use walk::environment::set_vm_function;
 use walk::walker;
 
 pub use callbacks::own_scope;
@@ -123,6 +124,7 @@ impl JavaRuntime {
         let address_in_vm = unsafe { (**vm).v1_2.GetEnv } as usize;
         let library = VmLibrary::of(address_in_vm).ok_or("the VM's library was not found")?;
         let structures = VmStructs::read(&library).ok_or("it is not a HotSpot VM")?;
+        set_vm_function(address_in_vm);
         let jvmti = this_vm::jvmti().ok_or("it has no JVMTI")?;
         let java_version = jvmti.java_version()?;
         flags::enable_debug_non_safepoints(&structures);

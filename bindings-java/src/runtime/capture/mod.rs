@@ -34,8 +34,8 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
         Some(layout) => {
             let registers = registers(context);
             #[cfg(feature = "record-stacks")]
-            recording::record(layout, &registers, java_thread);
-            walker::walk(ProcessMemory, layout, &registers, java_thread, history, stack)
+            recording::record(layout, &registers, context, java_thread);
+            walker::walk(ProcessMemory, layout, (&registers, Some(context)), java_thread, history, stack)
         }
         None => call_trace::walk(context, java_thread, stack),
     };

@@ -8,6 +8,7 @@ use spanprof_signal::{RawFrame, RawStack};
 
 use crate::runtime::vm::layout::VmLayout;
 use crate::runtime::vm::layout_tables;
+use crate::runtime::walk::environment::NativeCaller;
 use crate::runtime::walk::observed::{ObservedMemory, WalkObservation};
 use crate::runtime::walk::recorded_shape::{is_osr, StackShape};
 use crate::runtime::walk::registers::JavaRegisters;
@@ -15,8 +16,7 @@ use crate::runtime::walk::walker::walk;
 
 /// Upper bound of the frames of a replay.
 pub const MAX_FRAMES: usize = 256;
-/// Tables that are not part of the layout.
-pub const SIGNAL_TRAMPOLINE: &str = "signal_trampoline";
+/// A table that is not part of the layout.
 pub const ENTRY_BCI: &str = "entry_bci";
 
 /// The inputs of a recorded walk besides its memory.
@@ -25,7 +25,7 @@ pub struct ReplayInputs {
     pub layout: VmLayout,
     pub registers: JavaRegisters,
     pub java_thread: usize,
-    signal_trampoline: usize,
+    native_caller: NativeCaller,
     entry_bci: usize,
 }
 
@@ -55,6 +55,8 @@ impl ReplayInputs {
             numbers.get(name).map(|number| *number as usize).ok_or_else(|| name.to_owned())
         };
         let register = |name: &str| number(&stack.registers, name);
+        // Zero where native code is not the leaf, or has an anchor.
+        let caller = |name: &str| register(name).unwrap_or(0);
         Ok(Self {
             layout: layout_tables::read(&stack.tables)?,
             registers: JavaRegisters {
@@ -67,7 +69,12 @@ impl ReplayInputs {
                 link: register("link")?,
             },
             java_thread: register("java_thread")?,
-            signal_trampoline: number(&stack.tables, SIGNAL_TRAMPOLINE)?,
+            native_caller: NativeCaller {
+                pc: caller("native_caller_pc"),
+                sp: caller("native_caller_sp"),
+                fp: caller("native_caller_fp"),
+                context: caller("native_caller_context"),
+            },
             entry_bci: number(&stack.tables, ENTRY_BCI)?,
         })
     }
@@ -77,8 +84,8 @@ impl ReplayInputs {
         let observed = WalkObservation::default();
         let mut frames = [RawFrame::default(); MAX_FRAMES];
         let mut stack = RawStack::new(&mut frames);
-        let environment = ObservedMemory { memory, observed: &observed, signal_trampoline: self.signal_trampoline };
-        walk(environment, &self.layout, &self.registers, self.java_thread, None, &mut stack);
+        let environment = ObservedMemory { memory, observed: &observed, native_caller: Some(self.native_caller) };
+        walk(environment, &self.layout, (&self.registers, None), self.java_thread, None, &mut stack);
         let is_osr = is_osr(environment, &self.layout, self.registers.pc, self.entry_bci);
         Replayed { frames: stack.frames().to_vec(), observed, is_osr }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use spanprof_recorded_stack::{RecordedFrame, RecordedStack};
 use spanprof_signal::RawFrame;
 
-use super::replay::{ReplayInputs, ENTRY_BCI, SIGNAL_TRAMPOLINE};
+use super::replay::{ReplayInputs, ENTRY_BCI};
 use crate::runtime::capture::recording::{self, RECORDER, REGISTER_NAMES};
 use crate::runtime::jvmti::this_vm::property;
 use crate::runtime::names::methods::{self, MethodNames};
@@ -16,7 +16,6 @@ use crate::runtime::vm::layout::VmLayout;
 use crate::runtime::vm::layout_tables;
 use crate::runtime::vm::raw_frame::{self, FrameKind};
 use crate::runtime::vm::structs::VmStructs;
-use crate::runtime::walk::environment::WalkEnvironment;
 use crate::runtime::walk::recorded_shape::{StackShape, SHAPES};
 
 /// Name of the shape to record.
@@ -70,10 +69,7 @@ impl FixtureWriter {
         let walk = RECORDER.take()?;
         let registers = REGISTER_NAMES.into_iter().map(str::to_owned).zip(walk.numbers).collect();
         let mut tables = layout_tables::of(self.layout);
-        let signal_trampoline = spanprof_signal::ProcessMemory.signal_trampoline().unwrap_or(0);
-        for (name, number) in [(SIGNAL_TRAMPOLINE, signal_trampoline), (ENTRY_BCI, self.entry_bci)] {
-            tables.insert(name.to_owned(), number as u64);
-        }
+        tables.insert(ENTRY_BCI.to_owned(), self.entry_bci as u64);
         let frames = walk.frames.into_iter().map(|raw| RecordedFrame { raw, name: self.name_of(names, raw) }).collect();
         Some(RecordedStack {
             version: self.version.clone(),

@@ -3,7 +3,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use spanprof_signal::{guarded, ProcessMemory, RawFrame};
+use spanprof_signal::{ProcessMemory, RawFrame};
+use spanprof_unwind::UnwindTables;
 
 use super::pc_cache::{self, PcInfo, MAX_CACHED};
 use crate::runtime::vm::memory::VmMemory;
@@ -47,10 +48,20 @@ pub enum WalkFeature {
     Anchor,
     /// A call from native code into Java.
     EntryFrame,
-    /// Registers at a fault of Java code.
+    /// Registers of Java code that a signal interrupted, as a fault does.
     Fault,
     /// Frames in heap stack chunks.
     FramesInHeap,
+}
+
+/// Registers of the generated code that called native code.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NativeCaller {
+    pub pc: usize,
+    pub sp: usize,
+    pub fp: usize,
+    /// Address of the kernel's context if a signal interrupted the code; else 0.
+    pub context: usize,
 }
 
 /// Memory and state of the process that a walk reads. The default methods are for walks without process state.
@@ -75,8 +86,33 @@ pub trait WalkEnvironment: VmMemory {
     #[inline(always)]
     fn set_kind_of_name(self, _name: usize, _kind: BlobKind) {}
 
-    /// The code that signal handlers return to; `None` if it is unknown, or reads of the stack would be system calls.
-    fn signal_trampoline(self) -> Option<usize>;
+    /// The tables that unwind native code.
+    #[inline(always)]
+    fn unwind_tables(self) -> Option<UnwindTables> {
+        None
+    }
+
+    /// Whether native callers are written to stacks.
+    #[inline(always)]
+    fn shows_native_callees(self) -> bool {
+        false
+    }
+
+    /// An address in the code of the VM's library; 0 if it is unknown.
+    #[inline(always)]
+    fn vm_function(self) -> usize {
+        0
+    }
+
+    /// The caller of the interrupted native code, where it is known without tables.
+    #[inline(always)]
+    fn known_native_caller(self) -> Option<NativeCaller> {
+        None
+    }
+
+    /// The tables led from the interrupted native code to this caller.
+    #[inline(always)]
+    fn met_native_caller(self, _caller: NativeCaller) {}
 
     /// The walk has this property.
     #[inline(always)]
@@ -86,6 +122,13 @@ pub trait WalkEnvironment: VmMemory {
 /// Addresses of the blob names of compiled code; the VM has one string of each.
 static COMPILED_NAMES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 const COMPILED_KINDS: [BlobKind; 2] = [BlobKind::Compiled, BlobKind::NativeWrapper];
+
+static VM_FUNCTION: AtomicUsize = AtomicUsize::new(0);
+
+/// Stores an address in the code of the VM's library.
+pub fn set_vm_function(address: usize) {
+    VM_FUNCTION.store(address, Ordering::Relaxed);
+}
 
 impl WalkEnvironment for ProcessMemory {
     #[inline(always)]
@@ -112,7 +155,17 @@ impl WalkEnvironment for ProcessMemory {
     }
 
     #[inline(always)]
-    fn signal_trampoline(self) -> Option<usize> {
-        Some(guarded::signal_trampoline()).filter(|code| *code != 0 && guarded::is_installed())
+    fn unwind_tables(self) -> Option<UnwindTables> {
+        UnwindTables::borrow()
+    }
+
+    #[inline(always)]
+    fn shows_native_callees(self) -> bool {
+        spanprof_unwind::shows_native_callees()
+    }
+
+    #[inline(always)]
+    fn vm_function(self) -> usize {
+        VM_FUNCTION.load(Ordering::Relaxed)
     }
 }

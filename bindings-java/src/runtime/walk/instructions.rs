@@ -76,15 +76,6 @@ mod x86_64 {
         }
     }
 
-    /// The frame state at the first and last instructions of native functions with frame pointers.
-    pub fn native_frame_state(memory: impl VmMemory, pc: usize) -> Option<FrameState> {
-        match (bytes(memory, pc)?, bytes(memory, pc.checked_sub(8)?)?) {
-            ([0xf3, 0x0f, 0x1e, 0xfa, ..] | [0x55, 0x48, 0x89, 0xe5, ..] | [0xc3, ..], _) => Some(FrameState::NotBuilt),
-            ([0x48, 0x89, 0xe5, ..], [.., 0x55]) => Some(FrameState::FpPushed),
-            _ => None,
-        }
-    }
-
     /// Whether a call instruction ends right before `pc`.
     pub fn follows_call(memory: impl VmMemory, pc: usize) -> bool {
         let Some(before) = pc.checked_sub(8).and_then(|at| bytes(memory, at)) else { return false };
@@ -428,16 +419,7 @@ mod x86_64 {
         }
 
         #[test]
-        fn native_prologues_and_epilogues_have_no_frame_and_a_call_is_recognized_by_its_return_address() {
-            assert_eq!(
-                native_frame_state(ProcessMemory, code_at(&[], &[0x55, 0x48, 0x89, 0xe5])),
-                Some(FrameState::NotBuilt)
-            );
-            assert_eq!(
-                native_frame_state(ProcessMemory, code_at(&[0x55], &[0x48, 0x89, 0xe5])),
-                Some(FrameState::FpPushed)
-            );
-            assert_eq!(native_frame_state(ProcessMemory, code_at(&[], &[0x48, 0x83, 0xec, 8])), None);
+        fn a_call_is_recognized_by_its_return_address() {
             assert!(follows_call(ProcessMemory, code_at(&[0xe8, 1, 2, 3, 4], &[0x90])));
             for call in
                 [&[0x41, 0xff, 0xd2][..], &[0xff, 0x15, 1, 2, 3, 4], &[0xff, 0x50, 0x18], &[0xff, 0x54, 0x24, 8]]
@@ -473,12 +455,12 @@ mod x86_64 {
 
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
-    epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, native_frame_state,
-    prologue, pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
+    epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, prologue,
+    pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
 };
 
 #[cfg(not(target_arch = "x86_64"))]
 pub use super::instructions_unsupported::{
-    epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, native_frame_state,
-    prologue, pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
+    epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, prologue,
+    pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
 };

@@ -19,10 +19,6 @@ pub fn is_c2i_adapter(_memory: impl VmMemory, _pc: usize) -> bool {
     false
 }
 
-pub fn native_frame_state(_memory: impl VmMemory, _pc: usize) -> Option<FrameState> {
-    None
-}
-
 pub fn follows_call(_memory: impl VmMemory, _pc: usize) -> bool {
     true
 }

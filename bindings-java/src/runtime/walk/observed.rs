@@ -1,11 +1,12 @@
 //! Walks over memory other than a plain process, with a record of what the walk met: for recordings and their replay. Part of
 //! tests and of builds that record.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use spanprof_signal::Memory;
+use spanprof_unwind::UnwindTables;
 
-use super::environment::{WalkEnvironment, WalkFeature};
+use super::environment::{NativeCaller, WalkEnvironment, WalkFeature};
 
 /// The features that a walk met.
 #[derive(Debug, Default)]
@@ -14,12 +15,21 @@ pub struct WalkObservation {
     features: AtomicU32,
     /// The first feature, plus one.
     leaf: AtomicU32,
+    /// The numbers of a [`NativeCaller`].
+    native_caller: [AtomicUsize; 4],
 }
 
 impl WalkObservation {
     /// Whether the walk met the feature.
     pub fn has(&self, feature: WalkFeature) -> bool {
         self.features.load(Ordering::Relaxed) & (1 << feature as u32) != 0
+    }
+
+    #[cfg(feature = "record-stacks")]
+    /// The caller of the interrupted native code; zeros if the walk met none.
+    pub fn native_caller(&self) -> NativeCaller {
+        let [pc, sp, fp, context] = self.native_caller.each_ref().map(|number| number.load(Ordering::Relaxed));
+        NativeCaller { pc, sp, fp, context }
     }
 
     /// Whether the interrupted frame has the feature.
@@ -32,8 +42,8 @@ impl WalkObservation {
 pub struct ObservedMemory<'a, M> {
     pub memory: &'a M,
     pub observed: &'a WalkObservation,
-    /// See [`WalkEnvironment::signal_trampoline`]; 0 if it is unknown.
-    pub signal_trampoline: usize,
+    /// The caller of the interrupted native code in a replay; `None` where the tables of this process unwind it.
+    pub native_caller: Option<NativeCaller>,
 }
 
 impl<M> Clone for ObservedMemory<'_, M> {
@@ -51,8 +61,23 @@ impl<M: Memory> Memory for ObservedMemory<'_, M> {
 }
 
 impl<M: Memory> WalkEnvironment for ObservedMemory<'_, M> {
-    fn signal_trampoline(self) -> Option<usize> {
-        Some(self.signal_trampoline).filter(|code| *code != 0)
+    fn unwind_tables(self) -> Option<UnwindTables> {
+        if self.native_caller.is_none() {
+            UnwindTables::borrow()
+        } else {
+            None
+        }
+    }
+
+    fn known_native_caller(self) -> Option<NativeCaller> {
+        self.native_caller.filter(|caller| caller.pc != 0)
+    }
+
+    fn met_native_caller(self, caller: NativeCaller) {
+        let NativeCaller { pc, sp, fp, context } = caller;
+        for (stored, number) in self.observed.native_caller.iter().zip([pc, sp, fp, context]) {
+            stored.store(number, Ordering::Relaxed);
+        }
     }
 
     fn met(self, feature: WalkFeature) {

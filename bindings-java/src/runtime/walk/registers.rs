@@ -1,6 +1,5 @@
 //! The registers of an interrupted Java thread that the stack walker uses.
 
-#[cfg(target_arch = "x86_64")]
 use crate::runtime::vm::memory::VmMemory;
 
 /// Registers by their role in HotSpot.
@@ -54,23 +53,17 @@ pub fn registers(context: &libc::ucontext_t) -> JavaRegisters {
     }
 }
 
-/// The registers at a fault, if `frame` is the signal frame of a SIGSEGV or SIGBUS handler.
+/// The registers in the context of a signal, which the kernel wrote at this address.
 #[cfg(target_arch = "x86_64")]
-pub fn at_fault(memory: impl VmMemory, frame: usize) -> Option<JavaRegisters> {
-    /// The kernel's ucontext equals the C type up to the registers, and ends with the signal mask; the siginfo follows.
-    const CONTEXT: usize = 8;
-    const SIGNAL: usize = CONTEXT + 304;
-    const REGISTERS: usize = CONTEXT + std::mem::offset_of!(libc::ucontext_t, uc_mcontext);
-    let signal = memory.int(frame.checked_add(SIGNAL)?)?;
-    if signal != libc::SIGSEGV && signal != libc::SIGBUS {
-        return None;
-    }
-    by_number(|index| memory.load(frame + REGISTERS + index as usize * 8))
+pub fn interrupted_by_signal(memory: impl VmMemory, context: usize) -> Option<JavaRegisters> {
+    // The kernel's ucontext equals the C type up to the registers.
+    const REGISTERS: usize = std::mem::offset_of!(libc::ucontext_t, uc_mcontext);
+    by_number(|index| memory.load(context.checked_add(REGISTERS + index as usize * 8)?))
 }
 
 /// Signal frames are not decoded on this architecture.
 #[cfg(target_arch = "aarch64")]
-pub fn at_fault(_memory: impl VmMemory, _frame: usize) -> Option<JavaRegisters> {
+pub fn interrupted_by_signal(_memory: impl VmMemory, _context: usize) -> Option<JavaRegisters> {
     None
 }
 

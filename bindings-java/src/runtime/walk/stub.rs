@@ -70,10 +70,9 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
             // The stub's frame, which its last instructions remove, is not built yet.
             return self.caller_of_opaque_stub(info);
         };
-        if !self.layout.is_code(return_to) {
-            // The VM or a native function called the stub, or the instructions were followed wrongly.
-            let is_call = instructions::follows_call(self.memory, return_to);
-            return if is_call { self.caller_of_native_code() } else { self.caller_of_opaque_stub(info) };
+        // Otherwise the VM or a native function called the stub, or the instructions were followed wrongly.
+        if !self.layout.is_code(return_to) && !self.is_native_call(return_to) {
+            return self.caller_of_opaque_stub(info);
         }
         // A stub that has saved the caller's frame pointer restores it right before it returns.
         let saved_fp_at = at
@@ -96,7 +95,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         match self.saved_return() {
             // Interpreted callers are walked by their frame pointer.
             Some(return_to) => self.set_caller(return_to, self.sp, self.fp),
-            None => self.follow_frame_pointers(1, Cause::Stub),
+            None => self.caller_by_frame_pointer(),
         }
     }
 
@@ -119,7 +118,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
             above.into_iter().flat_map(|at| [at, at.wrapping_sub(8)]).find(|at| *at >= self.sp && self.is_call_at(*at));
         match return_at.and_then(|at| Some((self.word(at)?, at + 8))) {
             Some((return_to, sp)) => self.set_caller(return_to, sp, self.fp),
-            None => self.follow_frame_pointers(1, Cause::Stub),
+            None => self.caller_by_frame_pointer(),
         }
     }
 
@@ -138,34 +137,29 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         self.layout.is_code(pc) && (self.layout.is_interpreter(pc) || instructions::follows_call(self.memory, pc))
     }
 
+    /// Whether `pc` may be a return address in native code.
+    fn is_native_call(&self, pc: usize) -> bool {
+        let is_in_file = self.memory.unwind_tables().is_none_or(|tables| tables.is_in_file(pc as u64));
+        is_in_file && instructions::follows_call(self.memory, pc)
+    }
+
     fn is_call_at(&self, at: usize) -> bool {
         self.word(at).is_some_and(|pc| self.is_call(pc))
     }
 
-    /// Follows frame pointers to the first frame in the code cache.
-    fn follow_frame_pointers(&mut self, max_frames: usize, cause: Cause) -> StepResult {
-        match self.caller_by_frame_pointer(max_frames) {
-            Some([pc, sp, fp]) => self.set_caller(pc, sp, fp),
-            None => StepResult::Broken(cause),
+    /// The caller in the code cache by the frame pointer.
+    fn caller_by_frame_pointer(&mut self) -> StepResult {
+        let frame = self.fp;
+        let is_frame = self.is_sp(frame);
+        let (Some(pc), Some(fp)) = (self.word(frame.wrapping_add(8)).filter(|_| is_frame), self.word(frame)) else {
+            return StepResult::Broken(Cause::Stub);
+        };
+        if self.layout.is_code(pc) {
+            return self.set_caller(pc, frame + 16, fp);
         }
-    }
-
-    /// The first frame in the code cache by frame pointers: its pc, stack pointer and frame pointer.
-    pub fn caller_by_frame_pointer(&self, max_frames: usize) -> Option<[usize; 3]> {
-        let (mut low, mut frame) = (self.sp, self.fp);
-        for _ in 0..max_frames {
-            if frame < low || frame >= self.limit || !frame.is_multiple_of(8) {
-                break;
-            }
-            let (pc, next) = (self.word(frame.wrapping_add(8))?, self.word(frame)?);
-            if self.layout.is_code(pc) {
-                return Some([pc, frame + 16, next]);
-            }
-            if let Some(pc) = self.word(frame + 16).filter(|code| pc == ENTRY_COOKIE && self.layout.is_code(*code)) {
-                return Some([pc, frame + 24, next]);
-            }
-            (low, frame) = (frame + 16, next);
+        match self.word(frame + 16).filter(|code| pc == ENTRY_COOKIE && self.layout.is_code(*code)) {
+            Some(pc) => self.set_caller(pc, frame + 24, fp),
+            None => StepResult::Broken(Cause::Stub),
         }
-        None
     }
 }

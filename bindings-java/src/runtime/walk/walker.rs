@@ -70,7 +70,11 @@ pub struct StackWalker<'a, 'b, E> {
     pub layout: &'a VmLayout,
     pub stack: &'a mut RawStack<'b>,
     pub interrupted: JavaRegisters,
+    /// The context of the signal that interrupted the thread; `None` in walks of other threads and of recordings.
+    pub context: Option<&'a libc::ucontext_t>,
     pub java_thread: usize,
+    /// Address of the anchor with the next Java frame; 0 where no anchor is known.
+    pub anchor: usize,
     pub pc: usize,
     pub sp: usize,
     pub fp: usize,
@@ -96,7 +100,7 @@ pub enum StepResult {
 pub fn walk(
     memory: impl WalkEnvironment,
     layout: &VmLayout,
-    registers: &JavaRegisters,
+    (registers, context): (&JavaRegisters, Option<&libc::ucontext_t>),
     java_thread: usize,
     history: Option<&WalkHistory>,
     stack: &mut RawStack<'_>,
@@ -110,7 +114,8 @@ pub fn walk(
     if let Some(history) = history.filter(|_| java_thread != 0) {
         history.prefetch_frames();
     }
-    let mut walk = StackWalker { history, ..StackWalker::new(memory, layout, stack, *registers, java_thread, limit) };
+    let mut walk =
+        StackWalker { history, context, ..StackWalker::new(memory, layout, stack, *registers, java_thread, limit) };
     if let Some(cause) = walk.walk_to_root() {
         BROKEN[cause as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -136,7 +141,7 @@ pub fn walk_waiting(
         leaf: false,
         ..StackWalker::new(memory, layout, stack, JavaRegisters::default(), java_thread, limit)
     };
-    let StepResult::Continue = walk.resume_at_anchor(java_thread + layout.anchor) else { return false };
+    let StepResult::Continue = walk.resume_at_anchor(walk.anchor) else { return false };
     walk.walk_to_root();
     walk.has_java
 }
@@ -164,7 +169,9 @@ impl<'a, 'b, E: WalkEnvironment> StackWalker<'a, 'b, E> {
             layout,
             stack,
             interrupted,
+            context: None,
             java_thread,
+            anchor: if java_thread == 0 { 0 } else { java_thread + layout.anchor },
             pc,
             sp,
             fp,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spanprof_recorded_stack::RecordedMemory;
 use spanprof_signal::{DropReason, Memory, RawFrame, RawStack};
 
-use super::environment::{WalkEnvironment, WalkFeature};
+use super::environment::{NativeCaller, WalkEnvironment, WalkFeature};
 use super::observed::{ObservedMemory, WalkObservation};
 use super::pc_cache::{PcInfo, MAX_CACHED};
 use super::registers::JavaRegisters;
@@ -84,8 +84,8 @@ fn walked(memory: &RecordedMemory, registers: &JavaRegisters) -> (Vec<RawFrame>,
     let mut frames = [RawFrame::default(); 16];
     let mut stack = RawStack::new(&mut frames);
     let observed = WalkObservation::default();
-    let memory = ObservedMemory { memory, observed: &observed, signal_trampoline: 0 };
-    walk(memory, &layout(), registers, THREAD as usize, None, &mut stack);
+    let memory = ObservedMemory { memory, observed: &observed, native_caller: Some(NativeCaller::default()) };
+    walk(memory, &layout(), (registers, None), THREAD as usize, None, &mut stack);
     (stack.frames().to_vec(), observed)
 }
 
@@ -135,6 +135,34 @@ fn a_chain_of_entry_frames_that_never_advances_ends_in_a_reason_frame() {
     assert_eq!(frames[2..], [RawFrame::reason(DropReason::InvalidFrame)]);
 }
 
+#[test]
+fn native_code_is_left_where_its_tables_lead_unless_the_anchor_is_elsewhere() {
+    let both = vec![(METHODS[0], 3), (METHODS[1], 5)];
+    let native = JavaRegisters { pc: 0x7500_0000, sp: STACK as usize + 0x40, ..JavaRegisters::default() };
+    let caller = NativeCaller {
+        pc: INTERPRETER as usize + 4,
+        sp: STACK as usize + 0x80,
+        fp: STACK as usize + 0x100,
+        context: 0,
+    };
+    for (anchor_sp, anchor_fp, expected) in [
+        (0, 0, both.clone()),
+        (STACK + 0x90, STACK + 0x100, both),
+        (STACK + 0x180, STACK + 0x200, vec![(METHODS[1], 5)]),
+    ] {
+        let mut memory = memory();
+        memory.set(THREAD, anchor_sp);
+        memory.set(THREAD + 8, INTERPRETER + 0x20);
+        memory.set(THREAD + 16, anchor_fp);
+        let (mut frames, observed) = ([RawFrame::default(); 16], WalkObservation::default());
+        let mut stack = RawStack::new(&mut frames);
+        let memory = ObservedMemory { memory: &memory, observed: &observed, native_caller: Some(caller) };
+        walk(memory, &layout(), (&native, None), THREAD as usize, None, &mut stack);
+        assert_eq!(stack.frames()[0], RawFrame::native(native.pc as u64));
+        assert_eq!(methods(&stack.frames()[1..]), expected, "{anchor_sp:x}");
+    }
+}
+
 /// Memory in which all code outside of the interpreter is that of one compiled method, with a frame of four words.
 #[derive(Clone, Copy)]
 struct CompiledCode<'a>(&'a RecordedMemory);
@@ -149,10 +177,6 @@ impl WalkEnvironment for CompiledCode<'_> {
     fn find_pc(self, _pc: usize, frames: &mut [RawFrame; MAX_CACHED]) -> Option<(PcInfo, usize)> {
         frames[0] = raw_frame::method(METHODS[1] as usize, 0, 9);
         Some((PcInfo { blob: THREAD as usize + 0x200, compile_id: 7, frame_bytes: 32, before_frame: false }, 1))
-    }
-
-    fn signal_trampoline(self) -> Option<usize> {
-        None
     }
 }
 
@@ -173,7 +197,7 @@ fn the_interpreted_caller_of_compiled_code_is_found_by_the_saved_frame_pointer_o
         };
         let mut frames = [RawFrame::default(); 16];
         let mut stack = RawStack::new(&mut frames);
-        walk(CompiledCode(&memory), &layout(), &registers, THREAD as usize, None, &mut stack);
+        walk(CompiledCode(&memory), &layout(), (&registers, None), THREAD as usize, None, &mut stack);
         methods(stack.frames())
     };
     let whole = [(METHODS[1], 9), (METHODS[0], 3), (METHODS[1], 5)];

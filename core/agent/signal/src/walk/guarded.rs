@@ -9,7 +9,7 @@
 //! a process for that call, reads fail instead ([`forbid_kernel_reads`]). Samples with a failed read show `faulted_read`.
 
 use crate::signals::forward::{current_action, signal_bits, Forwarded, HandlerChain};
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 macro_rules! guarded_code {
     ($($line:literal,)+) => {
@@ -131,7 +131,6 @@ static INSTALLED: AtomicBool = AtomicBool::new(false);
 static KERNEL_READS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
 static SEGV_CHAIN: HandlerChain = HandlerChain::new();
 static BUS_CHAIN: HandlerChain = HandlerChain::new();
-static SIGNAL_TRAMPOLINE: AtomicUsize = AtomicUsize::new(0);
 
 /// Page zero holds no data: rejected without a fault.
 const MIN_READABLE_ADDRESS: usize = 4096;
@@ -270,15 +269,7 @@ pub fn install() -> bool {
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
     let handler = on_fault as *const () as usize;
     let installed = SEGV_CHAIN.install(libc::SIGSEGV, handler, flags) & BUS_CHAIN.install(libc::SIGBUS, handler, flags);
-    let restorer = current_action(libc::SIGSEGV).and_then(|action| action.sa_restorer);
-    SIGNAL_TRAMPOLINE.store(restorer.map_or(0, |code| code as usize), Ordering::Relaxed);
     installed && check_installed()
-}
-
-/// Return address of fault handlers: the signal trampoline (`sa_restorer`) of the C library; 0 where unknown.
-#[inline]
-pub fn signal_trampoline() -> usize {
-    SIGNAL_TRAMPOLINE.load(Ordering::Relaxed)
 }
 
 /// The handler of SIGSEGV and SIGBUS.
