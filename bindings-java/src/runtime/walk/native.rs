@@ -2,7 +2,7 @@
 //! entries of virtual threads. Called only by the other files of the walker, in the handler.
 //!
 //! The tables lead from native code to the generated code that called it. The VM's anchor, where there is one, confirms it: the
-//! stack pointers differ by at most two words. Else the walk continues at the anchor, and a gap stands for the missing frames.
+//! stack pointers differ by at most two words, or a stub lies between. Else the walk continues at the anchor, and a gap stands for the missing frames.
 //!
 //! # Versions
 //! Upstream: `hotspot/share/runtime/javaFrameAnchor.hpp`, `hotspot/share/runtime/javaCalls.hpp` (`JavaCallWrapper`),
@@ -31,7 +31,7 @@ const MAX_ANCHOR_BYTES: usize = 16;
 /// Where a walk of native code ended.
 enum NativeEnd {
     /// In generated code.
-    Caller(NativeCaller),
+    Caller { caller: NativeCaller, is_guessed: bool },
     /// In the first function of the thread.
     Root,
     /// Callers are missing.
@@ -56,8 +56,12 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         let end = self.walk_native(anchor_sp);
         match end {
             NativeEnd::Full => return StepResult::End,
-            NativeEnd::Caller(caller) => match anchor_sp {
+            NativeEnd::Caller { caller, is_guessed } => match anchor_sp {
                 None => return self.enter_generated_code(caller),
+                // A stub that native code called since the VM stored the anchor, such as that of an upcall.
+                Some(sp) if sp > caller.sp + MAX_ANCHOR_BYTES && !is_guessed => {
+                    return self.enter_generated_code(caller);
+                }
                 // The same frame: its anchor also has the pc that the VM expects there.
                 Some(sp) if sp >= caller.sp && sp - caller.sp <= MAX_ANCHOR_BYTES => {
                     return self.resume_at_anchor(self.anchor);
@@ -88,7 +92,8 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
     fn walk_native(&mut self, anchor_sp: Option<usize>) -> NativeEnd {
         let Some(tables) = self.memory.unwind_tables() else {
             let known = self.memory.known_native_caller().filter(|_| self.leaf);
-            return known.map_or(NativeEnd::Unknown, NativeEnd::Caller);
+            let caller_end = |caller| NativeEnd::Caller { caller, is_guessed: false };
+            return known.map_or(NativeEnd::Unknown, caller_end);
         };
         let mut walk = match self.context.filter(|_| self.leaf) {
             Some(context) => tables.walk_interrupted(self.memory, context),
@@ -129,7 +134,8 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
                 if self.leaf {
                     self.memory.met_native_caller(caller);
                 }
-                return NativeEnd::Caller(caller);
+                is_guessed |= walk.is_guessed() || step.is_err();
+                return NativeEnd::Caller { caller, is_guessed };
             }
             let end = match step {
                 Ok(_) if walk.registers().stack_pointer <= limit => continue,

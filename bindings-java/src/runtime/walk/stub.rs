@@ -147,14 +147,14 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         self.word(at).is_some_and(|pc| self.is_call(pc))
     }
 
-    /// The caller in the code cache by the frame pointer.
+    /// The caller in the code cache by the frame pointer; in native code, that of the stub of an upcall.
     fn caller_by_frame_pointer(&mut self) -> StepResult {
         let frame = self.fp;
         let is_frame = self.is_sp(frame);
         let (Some(pc), Some(fp)) = (self.word(frame.wrapping_add(8)).filter(|_| is_frame), self.word(frame)) else {
             return StepResult::Broken(Cause::Stub);
         };
-        if self.layout.is_code(pc) {
+        if self.layout.is_code(pc) || self.is_native_call(pc) {
             return self.set_caller(pc, frame + 16, fp);
         }
         match self.word(frame + 16).filter(|code| pc == ENTRY_COOKIE && self.layout.is_code(*code)) {

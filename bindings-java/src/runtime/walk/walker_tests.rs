@@ -136,7 +136,7 @@ fn a_chain_of_entry_frames_that_never_advances_ends_in_a_reason_frame() {
 }
 
 #[test]
-fn native_code_is_left_where_its_tables_lead_unless_the_anchor_is_elsewhere() {
+fn native_code_is_left_where_its_tables_lead_unless_the_anchor_was_missed() {
     let both = vec![(METHODS[0], 3), (METHODS[1], 5)];
     let native = JavaRegisters { pc: 0x7500_0000, sp: STACK as usize + 0x40, ..JavaRegisters::default() };
     let caller = NativeCaller {
@@ -147,8 +147,11 @@ fn native_code_is_left_where_its_tables_lead_unless_the_anchor_is_elsewhere() {
     };
     for (anchor_sp, anchor_fp, expected) in [
         (0, 0, both.clone()),
-        (STACK + 0x90, STACK + 0x100, both),
-        (STACK + 0x180, STACK + 0x200, vec![(METHODS[1], 5)]),
+        (STACK + 0x90, STACK + 0x100, both.clone()),
+        // The walk missed the frame of the anchor.
+        (STACK + 0x50, STACK + 0x200, vec![(METHODS[1], 5)]),
+        // Native code called generated code since.
+        (STACK + 0x180, STACK + 0x200, both),
     ] {
         let mut memory = memory();
         memory.set(THREAD, anchor_sp);
