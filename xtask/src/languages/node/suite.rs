@@ -13,7 +13,7 @@ use crate::tally::Tally;
 use crate::{artifact, git, progress, scratch, workspace};
 
 /// Subjects whose outcome depends on the version of Node.js: V8's layouts, contexts, heap, workers, the event loop.
-const OF_THE_VERSION: [&str; 17] = [
+const OF_THE_VERSION: [&str; 18] = [
     "buffers",
     "bundles",
     "capture",
@@ -25,6 +25,7 @@ const OF_THE_VERSION: [&str; 17] = [
     "heap_peak",
     "locations",
     "names",
+    "native_frames",
     "opentelemetry",
     "profile",
     "scopes",
