@@ -8,8 +8,10 @@ const [, , addonFile, sampleRate, seconds, directory] = process.argv;
 const addon = require(addonFile);
 
 function called() {
-  addon.burn(10_000); // once
-  addon.burn(20_000); // twice
+  // Of random length: work in step with the kernel's tick would always be sampled at the same position.
+  const turns = Math.ceil(20_000 * Math.random());
+  addon.burn(turns); // once
+  addon.burn(2 * turns); // twice
 }
 
 function calls() {
