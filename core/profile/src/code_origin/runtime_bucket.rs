@@ -61,7 +61,7 @@ const HOTSPOT_COMPILERS: [&str; 10] = [
     "LinearScan",
 ];
 /// Prefixes of names behind `v8::internal::`.
-const V8_COLLECTORS: [&str; 10] = [
+const V8_COLLECTORS: [&str; 15] = [
     "Scaveng",
     "MarkCompact",
     "MinorMarkSweep",
@@ -69,6 +69,11 @@ const V8_COLLECTORS: [&str; 10] = [
     "ConcurrentMarking",
     "IncrementalMarking",
     "Sweeper",
+    "ArrayBufferSweeper",
+    "Evacuat",
+    "PageEvacuationJob",
+    "PointersUpdating",
+    "MemoryAllocator::Unmapper",
     "Heap::CollectGarbage",
     "Heap::PerformGarbageCollection",
     "Heap::Scavenge",
@@ -202,6 +207,7 @@ mod tests {
             ("[Interpreter]", "", Jvm, Bucket::Interpreter),
             ("(garbage collector)", "", Native, Bucket::GarbageCollector),
             ("v8::internal::ScavengerCollector::CollectGarbage", "/usr/bin/node", Native, Bucket::GarbageCollector),
+            ("v8::internal::PageEvacuationJob::Run", "/usr/bin/node", Native, Bucket::GarbageCollector),
             ("v8::internal::compiler::Pipeline::Run", "/usr/bin/node", Native, Bucket::JitCompiler),
             ("v8::internal::JsonParser::Parse", "/usr/bin/node", Native, Bucket::V8Runtime),
             ("Builtins_LdaNamedPropertyHandler", "/usr/bin/node", Native, Bucket::Interpreter),
