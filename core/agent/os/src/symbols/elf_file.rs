@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use object::elf::{
-    FileHeader64, ProgramHeader64, SectionType, ELF_NOTE_GNU, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD,
+    FileHeader64, ProgramHeader64, SectionType, ELF_NOTE_GNU, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD, STT_FUNC,
 };
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
 use object::{Endianness, ReadRef};
@@ -126,22 +126,67 @@ impl<'data, R: ReadRef<'data>> ElfFile<'data, R> {
         if count > max_symbols {
             return None;
         }
-        let mut functions = Vec::with_capacity(count);
+        let (mut functions, mut open_ended) = (Vec::with_capacity(count), Vec::new());
+        let end_of_section = |section: u16| {
+            let section = sections.section(object::SectionIndex(usize::from(section))).ok()?;
+            section.sh_addr(endian).checked_add(section.sh_size(endian))
+        };
         let mut chunk = vec![0; CHUNK_SYMBOLS * SYMBOL_BYTES];
         for from in (0..count).step_by(CHUNK_SYMBOLS) {
             let chunk = chunk.get_mut(..CHUNK_SYMBOLS.min(count - from) * SYMBOL_BYTES)?;
             read(offset + (from * SYMBOL_BYTES) as u64, chunk)?;
-            functions.extend(chunk.chunks_exact(SYMBOL_BYTES).filter_map(|symbol| function(symbol, first)));
+            for symbol in chunk.chunks_exact(SYMBOL_BYTES).filter_map(FunctionSymbol::read) {
+                if symbol.len == 0 {
+                    let len = end_of_section(symbol.section).and_then(|end| end.checked_sub(symbol.address));
+                    open_ended
+                        .extend(len.filter(|_| symbol.kind == STT_FUNC.0).and_then(|len| symbol.range(first, len)));
+                } else {
+                    functions.extend(symbol.range(first, symbol.len));
+                }
+            }
         }
         SymbolRange::sort(&mut functions);
+        if !open_ended.is_empty() {
+            SymbolRange::sort(&mut open_ended);
+            end_at_next(&mut open_ended, &functions);
+            functions.append(&mut open_ended);
+            SymbolRange::sort(&mut functions);
+        }
         (!functions.is_empty()).then_some((functions, strings.file_range(endian)?))
     }
 }
 
-/// Decodes one `Elf64_Sym`. Symbols without a size are not the name of an address: `_init` precedes the PLT.
-fn function(symbol: &[u8], first: u64) -> Option<SymbolRange> {
-    let word = |field: usize| symbol.get(field..field + 8)?.try_into().map(u64::from_le_bytes).ok();
-    let (kind, section) = (symbol.get(4)? & 15, u16::from_le_bytes([*symbol.get(6)?, *symbol.get(7)?]));
-    let name = u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?);
-    SymbolRange::of(kind, section, word(8)?.checked_sub(first)?, word(16)?, name)
+/// The fields of an `Elf64_Sym`.
+struct FunctionSymbol {
+    kind: u8,
+    section: u16,
+    address: u64,
+    len: u64,
+    name: u32,
+}
+
+impl FunctionSymbol {
+    fn read(symbol: &[u8]) -> Option<Self> {
+        let word = |field: usize| symbol.get(field..field + 8)?.try_into().map(u64::from_le_bytes).ok();
+        let section = u16::from_le_bytes([*symbol.get(6)?, *symbol.get(7)?]);
+        let name = u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?);
+        Some(Self { kind: symbol.get(4)? & 15, section, address: word(8)?, len: word(16)?, name })
+    }
+
+    fn range(&self, first: u64, len: u64) -> Option<SymbolRange> {
+        SymbolRange::of(self.kind, self.section, self.address.checked_sub(first)?, len, self.name)
+    }
+}
+
+/// Ends functions without a size, such as those in assembly, at the next function. They may not name what lies behind their section:
+/// the PLT follows `_init`. Both are sorted.
+fn end_at_next(open_ended: &mut Vec<SymbolRange>, functions: &[SymbolRange]) {
+    open_ended.retain(|range| SymbolRange::containing(functions, range.start).is_none());
+    let starts: Vec<u32> = open_ended.iter().map(|range| range.start).collect();
+    for range in open_ended {
+        let next_function = functions.get(functions.partition_point(|function| function.start <= range.start));
+        let next_start = starts.get(starts.partition_point(|start| *start <= range.start)).copied();
+        let next = next_function.map(|function| function.start).into_iter().chain(next_start).min();
+        range.len = range.len.min(next.map_or(u32::MAX, |next| next - range.start));
+    }
 }

@@ -275,6 +275,12 @@ mod tests {
         let mut file = Written::new(BinaryFormat::Elf, Architecture::X86_64, object::Endianness::Little);
         let text = file.section_id(StandardSection::Text);
         file.append_section_data(text, &[0xc3; 64], 16);
+        add_function(&mut file, name, start, size);
+        file
+    }
+
+    fn add_function(file: &mut Written<'_>, name: &str, start: u64, size: u64) {
+        let text = file.section_id(StandardSection::Text);
         file.add_symbol(Symbol {
             name: name.into(),
             value: start,
@@ -285,7 +291,6 @@ mod tests {
             section: SymbolSection::Section(text),
             flags: SymbolFlags::None,
         });
-        file
     }
 
     fn with_function(name: &str, start: u64, size: u64) -> Vec<u8> {
@@ -418,10 +423,18 @@ mod tests {
     }
 
     #[test]
-    fn a_function_without_a_length_names_no_code() {
+    fn a_function_without_a_length_ends_at_the_next_one_or_with_its_section() {
         let directory = TestDirectory::new("unsized-symbol");
-        // `_init` of the C runtime, after which the PLT begins.
-        assert!(symbols_of(&directory.write("library.so", &with_function("_init", 16, 0))).is_none());
+        let mut file = written_function("SpinPause", 16, 0);
+        add_function(&mut file, "next", 32, 8);
+        // `_init` of the C runtime, after whose section the PLT begins; a label in a function.
+        add_function(&mut file, "_init", 48, 0);
+        add_function(&mut file, "label", 36, 0);
+        let mut symbols = symbols_of(&directory.write("library.so", &file.write().unwrap())).unwrap();
+        let names = [15, 16, 31, 32, 39, 40, 48, 63, 64].map(|offset| named(&mut symbols, offset));
+        let (assembly, next, init) = (Some("SpinPause"), Some("next"), Some("_init"));
+        let expected = [None, assembly, assembly, next, next, None, init, init, None];
+        assert_eq!(names.each_ref().map(|name| name.as_deref()), expected);
     }
 
     #[test]
