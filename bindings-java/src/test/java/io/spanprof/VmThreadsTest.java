@@ -24,6 +24,6 @@ class VmThreadsTest {
             assertTrue(nameless < all / 100, () -> group + ": " + nameless + " ns of " + all + " in functions without a name");
         }
         assertTrue(samples.stream().anyMatch(sample -> sample.has("JIT compiler")
-                && sample.has("C2Compiler::compile_method") && sample.has("start_thread")), samples::toString);
+                && sample.has("C2Compiler::compile_method") && sample.has("JavaThread::thread_main_inner")), samples::toString);
     }
 }
