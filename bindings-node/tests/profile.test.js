@@ -182,8 +182,8 @@ test('V8\'s compiler and collector and libuv\'s pool have frames of their own', 
   const ofThread = (name) => stacks.filter((stack) => stack.at(-1) === `[thread ${name}]`);
   assert.ok(ofThread('libuv-worker').length > 0, 'no pool thread');
   assert.ok(ofThread('V8Worker').length > 0, 'no thread of V8');
-  // A function that submits work to the pool runs on a JavaScript thread.
-  const ofPool = (stack) => stack.join().includes('ThreadPoolWork') && !stack.includes('node::ThreadPoolWork::ScheduleWork');
+  // Functions that submit work to the pool, and that handle its result, run on a JavaScript thread.
+  const ofPool = (stack) => stack.join().includes('DoThreadPoolWork');
   assert.ok(stacks.some(ofPool), 'no work of the pool');
   assert.deepEqual(stacks.filter((stack) => ofPool(stack) && stack.at(-1) !== '[thread libuv-worker]'), []);
   assert.deepEqual(stacks.filter((stack) => stack.join().includes('JobTask') && /^.thread/.test(stack.at(-1)) && stack.at(-1) !== '[thread V8Worker]'), []);
