@@ -62,4 +62,6 @@ drop_reasons! {
     LateTick = 15, "late_tick";
     /// The thread waited in a system call that a signal would end early, and was not interrupted to walk its stack.
     WaitNotInterrupted = 16, "wait_not_interrupted";
+    /// The callers of a native function are unknown: its code has no unwind information, or its file was just loaded.
+    UnknownCallers = 17, "unknown_callers";
 }

@@ -78,6 +78,32 @@ impl<'a> RawStack<'a> {
         }
     }
 
+    /// Moves all frames behind others that are pushed from now on.
+    pub fn set_aside(&mut self) -> PendingFrames {
+        let next = self.frames.len() - self.len;
+        self.frames.copy_within(..self.len, next);
+        self.len = 0;
+        PendingFrames { next, end: self.frames.len() }
+    }
+
+    /// Pushes a frame before the pending ones. At the depth limit, the pending frame at the root is cut.
+    pub fn push_before(&mut self, pending: &mut PendingFrames, frame: RawFrame) -> bool {
+        if self.len == pending.next && pending.next < pending.end {
+            self.frames.copy_within(pending.next..pending.end - 1, pending.next + 1);
+            pending.next += 1;
+            self.truncated = true;
+        }
+        self.len < pending.next && self.push(frame)
+    }
+
+    /// Pushes the next `count` pending frames.
+    pub fn push_pending(&mut self, pending: &mut PendingFrames, count: usize) {
+        let end = pending.end.min(pending.next.saturating_add(count));
+        self.frames.copy_within(pending.next..end, self.len);
+        self.len += end - pending.next;
+        pending.next = end;
+    }
+
     /// Removes all frames and keeps the context.
     pub fn clear(&mut self) {
         self.len = 0;
@@ -88,6 +114,13 @@ impl<'a> RawStack<'a> {
     pub fn is_truncated(&self) -> bool {
         self.truncated
     }
+}
+
+/// Frames that were set aside in the buffer of their stack.
+#[derive(Debug)]
+pub struct PendingFrames {
+    next: usize,
+    end: usize,
 }
 
 /// Outcome of a capture. On `Dropped` the sample keeps its weight; its only frame is the reason, or the interrupted
@@ -115,6 +148,22 @@ pub type CaptureOtherFn = unsafe fn(thread: u64, thread_id: u32, &mut RawStack<'
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_that_were_set_aside_follow_others_and_are_cut_at_the_root() {
+        let mut frames = [RawFrame::default(); 5];
+        let mut stack = RawStack::new(&mut frames);
+        [1, 2, 3].map(RawFrame::native).into_iter().for_each(|frame| _ = stack.push(frame));
+        let mut pending = stack.set_aside();
+        assert!(stack.push_before(&mut pending, RawFrame::native(10)));
+        stack.push_pending(&mut pending, 1);
+        assert!(stack.push_before(&mut pending, RawFrame::native(11)) && !stack.is_truncated());
+        assert!(stack.push_before(&mut pending, RawFrame::native(12)) && stack.is_truncated());
+        stack.push_pending(&mut pending, 9);
+        assert_eq!(stack.frames(), [10, 1, 11, 12, 2].map(RawFrame::native));
+        assert!(!stack.push_before(&mut pending, RawFrame::native(13)));
+        assert_eq!(stack.len(), 5);
+    }
 
     #[test]
     fn frames_on_the_leaf_side_are_replaced_by_one() {
