@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use spanprof_signal::DropReason;
+
 /// Why the caller of a frame is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -52,6 +54,18 @@ impl WalkEnd {
             Self::InvalidFrame => "invalid_frame",
             Self::FaultedRead => "faulted_read",
             Self::Stopped => "stopped",
+        }
+    }
+
+    /// The reason that stands for the missing callers; `None` if none are missing.
+    pub const fn missing_callers(self) -> Option<DropReason> {
+        match self {
+            Self::Root | Self::Stopped => None,
+            Self::OutsideFiles | Self::TableMissing | Self::NoTable | Self::NoRule | Self::UnknownRegister => {
+                Some(DropReason::UnknownCallers)
+            }
+            Self::InvalidFrame => Some(DropReason::InvalidFrame),
+            Self::FaultedRead => Some(DropReason::FaultedRead),
         }
     }
 

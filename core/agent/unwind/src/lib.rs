@@ -12,6 +12,8 @@ mod rule;
 mod snapshot;
 mod table;
 mod walk;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod walk_tests;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,15 +29,23 @@ pub use walk::{is_indirect_call, NativeFrame, Registers, Walk};
 static SNAPSHOT: Published<Snapshot> = Published::new();
 
 static SHOWS_NATIVE_CALLEES: AtomicBool = AtomicBool::new(true);
+static SHOWS_RUNTIME: AtomicBool = AtomicBool::new(false);
 
-/// Sets whether stacks of a managed language show the native functions that its code called (`native_frames`).
-pub fn show_native_callees(is_shown: bool) {
-    SHOWS_NATIVE_CALLEES.store(is_shown, Ordering::Relaxed);
+/// Sets what stacks of a managed language show (`native_frames`): native functions that its code called, and all functions of its
+/// runtime among them.
+pub fn show_native_frames(callees: bool, runtime: bool) {
+    SHOWS_NATIVE_CALLEES.store(callees, Ordering::Relaxed);
+    SHOWS_RUNTIME.store(runtime, Ordering::Relaxed);
 }
 
-/// See [`show_native_callees`]. Safe in handlers.
+/// Whether stacks of a managed language show native functions that its code called. Safe in handlers.
 pub fn shows_native_callees() -> bool {
     SHOWS_NATIVE_CALLEES.load(Ordering::Relaxed)
+}
+
+/// Whether they show all functions of the language's runtime.
+pub fn shows_runtime() -> bool {
+    SHOWS_RUNTIME.load(Ordering::Relaxed)
 }
 
 /// The tables, which stay valid until this is dropped.

@@ -63,6 +63,8 @@ const SAVED_PC: u64 = 16;
 const SAVED: [u8; 16] = [13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7];
 /// Bytes that an entry of a linkage table has; lazy ones push a word in it.
 const LINKAGE_ENTRY_BYTES: u64 = 16;
+/// Size up to which code without rules is taken for one function.
+const MAX_FUNCTION_BYTES: u64 = 64 << 10;
 /// Maximum distance of two frame pointers of a real stack.
 const MAX_FRAME_BYTES: u64 = 4 << 20;
 
@@ -95,10 +97,17 @@ impl<'s, M: Memory> Walk<'s, M> {
         self.registers.frame_pointer = Some(frame_pointer);
     }
 
-    /// Whether a caller was found without a rule, by the frame pointer or a word on the stack: it may be wrong.
+    /// Whether a caller was found without a rule, by the frame pointer or a word on the stack: it may be wrong, and counts only if the
+    /// walk later reaches what is known by other means.
     #[inline]
     pub fn is_guessed(&self) -> bool {
         self.is_guessed
+    }
+
+    /// The walk has reached what is known by other means: its guesses were right.
+    #[inline]
+    pub fn confirm(&mut self) {
+        self.is_guessed = false;
     }
 
     /// The address that names the current function: that of the call in a caller.
@@ -250,7 +259,7 @@ impl<'s, M: Memory> Walk<'s, M> {
             return Ok(frame_address);
         }
         let (return_address, frame_address, caller) = self.by_frame_pointer()?;
-        if !self.follows_call(return_address) {
+        if !self.is_call_of_current(return_address) {
             return Err(WalkEnd::NoRule);
         }
         self.leave(frame_address, Some(caller))?;
@@ -280,6 +289,19 @@ impl<'s, M: Memory> Walk<'s, M> {
         }
         let frame_address = frame_pointer.wrapping_add(16);
         Ok((self.doubtful_word(frame_address - 8)?, frame_address, self.doubtful_word(frame_pointer)?))
+    }
+
+    /// Whether the call before a return address is of the current function. A frame pointer that this function did not set is that
+    /// of a caller's caller: on x86-64 the call must be a direct one into this code.
+    fn is_call_of_current(&self, return_address: u64) -> bool {
+        if cfg!(target_arch = "aarch64") {
+            return self.follows_call(return_address);
+        }
+        let Ok(code) = self.word(return_address.wrapping_sub(8)).map(u64::to_le_bytes) else { return false };
+        let [.., 0xe8, a, b, c, d] = code else { return false };
+        let target = return_address.wrapping_add_signed(i64::from(i32::from_le_bytes([a, b, c, d])));
+        let is_near = self.pc().checked_sub(target).is_some_and(|bytes| bytes < MAX_FUNCTION_BYTES);
+        is_near && self.tables.rule(target).is_ok_and(|rule| rule == UnwindRule::NONE)
     }
 
     /// Whether a word is the address after a call: of a function of a loaded file (`e8`), or an indirect one (`ff /2`).

@@ -1,10 +1,10 @@
 //! The frames of a native stack, from a walk in progress. Safe in handlers.
 
-use spanprof_signal::{DropReason, Memory, RawFrame, RawStack};
+use spanprof_signal::{Memory, RawFrame, RawStack};
 use spanprof_unwind::{Walk, WalkEnd};
 
 /// Writes the current function of a walk and its callers, without those at the leaf for which `is_left_out` is true. Where the root
-/// side is missing, the last frame is `[invalid_frame]`.
+/// side is missing, the last frame is the reason.
 pub(super) fn write_frames<M: Memory>(
     walk: &mut Walk<'_, M>,
     stack: &mut RawStack<'_>,
@@ -25,14 +25,14 @@ pub(super) fn write_frames<M: Memory>(
         if let Err(end) = step {
             break end;
         }
-        if walk.is_guessed() && certain_frames.is_none() {
-            certain_frames = Some(stack.len());
+        if walk.is_guessed() {
+            certain_frames.get_or_insert(stack.len());
         }
     };
     end.count();
-    if !matches!(end, WalkEnd::Root | WalkEnd::Stopped) {
+    if let Some(reason) = end.missing_callers() {
         // Nothing confirms the callers that were found without a rule.
         stack.truncate(certain_frames.unwrap_or(stack.len()));
-        stack.push(RawFrame::reason(DropReason::InvalidFrame));
+        stack.push(RawFrame::reason(reason));
     }
 }

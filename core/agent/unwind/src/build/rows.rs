@@ -192,3 +192,55 @@ fn loaded(register: Register, offset: i64, added: u64) -> Option<FrameAddress> {
     let words = u8::try_from(added / 8).ok().filter(|_| added.is_multiple_of(8))?;
     Some(FrameAddress::Loaded { register: general(register)?, offset: offset.try_into().ok()?, words })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::image;
+    use super::*;
+    use spanprof_signal::split_mix::Sequence;
+
+    /// The C library's unwind information up to `bytes`, and its code.
+    fn of_the_c_library(bytes: usize) -> (UnwindInformation, Range<u64>) {
+        let images = image::images();
+        let address = libc::getenv as *const () as u64;
+        let image = images.iter().find(|image| image.code.contains(&address)).unwrap();
+        let mut information = image.unwind_information().unwrap();
+        information.bytes.truncate(bytes);
+        (information, image.code.clone())
+    }
+
+    #[test]
+    fn the_c_library_has_a_rule_at_each_of_its_functions() {
+        let (information, code) = of_the_c_library(usize::MAX);
+        let table = table(&information, &code, &mut RuleNumbers::default()).unwrap();
+        // An entry has four bytes; distributions differ in size.
+        assert!((50_000..2 << 20).contains(&table.bytes()), "{}", table.bytes());
+        for function in [libc::getenv as *const (), libc::malloc as *const (), libc::poll as *const ()] {
+            let offset = (function as u64 - code.start) as u32;
+            let rule = UnwindRule::of_number(table.rule(offset));
+            let at_entry = FrameAddress::Register { register: STACK_POINTER, offset: 8 };
+            assert_eq!(rule, UnwindRule::without_frame(at_entry));
+            assert_eq!(table.function_start(offset + 3), Some(offset));
+        }
+    }
+
+    #[test]
+    fn changed_unwind_information_makes_no_panic_and_takes_bounded_time() {
+        let (original, code) = of_the_c_library(24 << 10);
+        let mut numbers = RuleNumbers::default();
+        let mut random = Sequence::new(0x5eed);
+        let begin = Instant::now();
+        let mut built = 0;
+        for _ in 0..400 {
+            let mut bytes = original.bytes.clone();
+            for _ in 0..1 + random.next() % 40 {
+                let position = random.next() as usize % bytes.len();
+                bytes[position] = random.next() as u8;
+            }
+            let changed = UnwindInformation { bytes, address: original.address };
+            built += usize::from(table(&changed, &code, &mut numbers).is_some());
+        }
+        assert!(built > 100, "{built}");
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    }
+}

@@ -1,0 +1,388 @@
+//! Walks in this process: against the unwinder of the standard library, and at each instruction of functions with every kind of rule.
+
+use std::arch::{asm, global_asm};
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use spanprof_signal::ProcessMemory;
+
+use crate::end::WalkEnd;
+use crate::walk::{Registers, Walk};
+use crate::UnwindTables;
+
+/// One test at a time: tables of all objects are built, and the handler has one state.
+fn tables_of_all_objects() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    spanprof_os::install_fault_guard();
+    crate::refresh(&[]);
+    let first_code: Vec<u64> =
+        crate::SNAPSHOT.borrow().unwrap().get().objects().iter().map(|object| object.code.start).collect();
+    crate::refresh(&first_code);
+    turn
+}
+
+#[inline(always)]
+fn registers_here() -> Registers {
+    let (pc, stack_pointer, frame_pointer);
+    // SAFETY: copies registers; accesses no memory.
+    unsafe {
+        asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp",
+            out(reg) pc, out(reg) stack_pointer, out(reg) frame_pointer, options(nomem, nostack, preserves_flags));
+    }
+    Registers { pc, stack_pointer, frame_pointer: Some(frame_pointer) }
+}
+
+/// The addresses of a walk, leaf first, and its end.
+fn addresses(walk: &mut Walk<'_, ProcessMemory>) -> (Vec<u64>, WalkEnd) {
+    let mut addresses = Vec::new();
+    loop {
+        addresses.push(walk.pc());
+        if let Err(end) = walk.step() {
+            return (addresses, end);
+        }
+    }
+}
+
+#[inline(never)]
+fn compares_with_the_standard_unwinder() {
+    let mut reference = Vec::new();
+    backtrace::trace(|frame| {
+        // Behind the root.
+        reference.extend((frame.ip() as u64).checked_sub(1));
+        true
+    });
+    let tables = UnwindTables::borrow().unwrap();
+    let (walked, end) = addresses(&mut tables.walk(ProcessMemory, registers_here()));
+    assert_eq!(end, WalkEnd::Root);
+    // The calls in this function differ.
+    let own = compares_with_the_standard_unwinder as *const () as u64;
+    let is_own = |address: &u64| tables.walk(ProcessMemory, at(*address)).function_start() == Some(own);
+    let callers = |mut list: Vec<u64>| {
+        let first = list.iter().position(is_own).expect("this function") + 1;
+        list.split_off(first)
+    };
+    assert_eq!(callers(walked), callers(reference));
+}
+
+fn at(pc: u64) -> Registers {
+    Registers { pc, stack_pointer: 0, frame_pointer: None }
+}
+
+#[test]
+fn a_walk_has_the_callers_that_the_standard_unwinder_finds() {
+    let _turn = tables_of_all_objects();
+    compares_with_the_standard_unwinder();
+    // Through a function of the C library.
+    extern "C" fn compare(_: *const c_void, _: *const c_void) -> libc::c_int {
+        compares_with_the_standard_unwinder();
+        0
+    }
+    let mut numbers = [2, 1];
+    // SAFETY: two elements of this size, and a function that compares them.
+    unsafe { libc::qsort(numbers.as_mut_ptr().cast(), 2, 4, Some(compare)) };
+}
+
+// Functions with the rules that compilers and assembly write rarely; each calls its argument.
+global_asm!(
+    // GCC realigns the stack for vectors.
+    ".globl unwind_test_realigned",
+    ".type unwind_test_realigned, @function",
+    "unwind_test_realigned:",
+    ".cfi_startproc",
+    "lea r10, [rsp + 8]",
+    ".cfi_def_cfa r10, 0",
+    "and rsp, -32",
+    "push qword ptr [r10 - 8]",
+    "push rbp",
+    "mov rbp, rsp",
+    ".cfi_escape 0x10, 0x06, 0x02, 0x76, 0x00",
+    "push r10",
+    ".cfi_escape 0x0f, 0x03, 0x76, 0x78, 0x06",
+    "sub rsp, 40",
+    "call rdi",
+    "mov r10, [rbp - 8]",
+    ".cfi_def_cfa r10, 0",
+    "leave",
+    "lea rsp, [r10 - 8]",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size unwind_test_realigned, . - unwind_test_realigned",
+    // perlasm: the stack pointer of the caller is saved in the aligned frame.
+    ".globl unwind_test_perlasm",
+    ".type unwind_test_perlasm, @function",
+    "unwind_test_perlasm:",
+    ".cfi_startproc",
+    "mov rax, rsp",
+    ".cfi_def_cfa_register rax",
+    "push rbp",
+    ".cfi_offset rbp, -16",
+    "mov rbp, 12345",
+    "sub rsp, 128",
+    "and rsp, -64",
+    "mov [rsp + 64], rax",
+    ".cfi_escape 0x0f, 0x06, 0x77, 0xc0, 0x00, 0x06, 0x23, 0x08",
+    "call rdi",
+    "mov rsi, [rsp + 64]",
+    ".cfi_def_cfa rsi, 8",
+    "mov rbp, [rsi - 8]",
+    ".cfi_restore rbp",
+    "mov rsp, rsi",
+    ".cfi_def_cfa_register rsp",
+    "ret",
+    ".cfi_endproc",
+    ".size unwind_test_perlasm, . - unwind_test_perlasm",
+    // Hand-written code without unwind information: a short one.
+    ".balign 256",
+    ".globl unwind_test_no_rule",
+    ".type unwind_test_no_rule, @function",
+    "unwind_test_no_rule:",
+    "mov eax, 1",
+    "add eax, 2",
+    "ret",
+    ".size unwind_test_no_rule, . - unwind_test_no_rule",
+    ".balign 256",
+);
+
+unsafe extern "C" {
+    fn unwind_test_realigned(callee: extern "C" fn());
+    fn unwind_test_perlasm(callee: extern "C" fn());
+    fn unwind_test_no_rule();
+}
+
+/// What the handler of single steps counts.
+static STEPS: AtomicU64 = AtomicU64::new(0);
+static FAILED_STEPS: AtomicU64 = AtomicU64::new(0);
+static FIRST_FAILED_PC: AtomicU64 = AtomicU64::new(0);
+static FIRST_FAILED_END: AtomicU64 = AtomicU64::new(0);
+static MAY_GUESS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the stack passes through [`run_in_single_steps`] and ends at the root of the thread.
+extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel's context on this thread's stack.
+    let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+    let Some(tables) = UnwindTables::borrow() else { return };
+    let mut walk = tables.walk_interrupted(ProcessMemory, context);
+    let pc = walk.pc();
+    let runner = run_in_single_steps as *const () as u64;
+    let mut is_through_runner = false;
+    let end = loop {
+        is_through_runner |= walk.function_start() == Some(runner);
+        if let Err(end) = walk.step() {
+            break end;
+        }
+    };
+    STEPS.fetch_add(1, Ordering::Relaxed);
+    let is_certain = MAY_GUESS.load(Ordering::Relaxed) || !walk.is_guessed();
+    // The runner changes the stack pointer in code that the compiler does not know.
+    let is_in_runner = tables.walk(ProcessMemory, at(pc)).function_start() == Some(runner);
+    if is_in_runner {
+        return;
+    }
+    if !is_through_runner || end != WalkEnd::Root || !is_certain {
+        if FAILED_STEPS.fetch_add(1, Ordering::Relaxed) == 0 {
+            FIRST_FAILED_PC.store(pc, Ordering::Relaxed);
+            FIRST_FAILED_END.store(end as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Calls `body` with a trap after each instruction; returns the number of instructions at which the walk was wrong.
+#[inline(never)]
+fn run_in_single_steps(body: extern "C" fn()) -> u64 {
+    // SAFETY: an all-zero action is a valid value; the flag of single steps is set and cleared by this function.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_step as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(libc::SIGTRAP, &action, std::ptr::null_mut()), 0);
+        FAILED_STEPS.store(0, Ordering::Relaxed);
+        asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
+        body();
+        asm!("pushfq", "and qword ptr [rsp], -257", "popfq");
+    }
+    FAILED_STEPS.load(Ordering::Relaxed)
+}
+
+fn assert_steps(name: &str, body: extern "C" fn()) {
+    let before = STEPS.load(Ordering::Relaxed);
+    let failed = run_in_single_steps(body);
+    let steps = STEPS.load(Ordering::Relaxed) - before;
+    let pc = FIRST_FAILED_PC.load(Ordering::Relaxed);
+    let end = WalkEnd::ALL[FIRST_FAILED_END.load(Ordering::Relaxed) as usize];
+    assert!(steps > 10, "{name}: {steps} steps");
+    let function = spanprof_os::native_object(pc, 0).map(|object| (object.exported_symbol(pc), object.file));
+    assert_eq!(failed, 0, "{name}: {failed} of {steps} walks; the first at {pc:#x} ({function:?}) ended with {end:?}");
+}
+
+extern "C" fn callee() {
+    black_box(std::env::var_os("PATH"));
+}
+
+#[test]
+fn at_each_instruction_the_walk_passes_through_the_caller_to_the_root() {
+    let _turn = tables_of_all_objects();
+    MAY_GUESS.store(false, Ordering::Relaxed);
+    extern "C" fn realigned() {
+        // SAFETY: it calls its argument.
+        unsafe { unwind_test_realigned(callee) }
+    }
+    extern "C" fn perlasm() {
+        // SAFETY: it calls its argument.
+        unsafe { unwind_test_perlasm(callee) }
+    }
+    extern "C" fn allocates_and_formats() {
+        let mut list: Vec<String> = (0..6).map(|number| format!("{number:>5} {}", f64::from(number) / 3.0)).collect();
+        list.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        black_box(list.concat().repeat(100));
+    }
+    extern "C" fn of_the_c_library() {
+        extern "C" fn compare(one: *const c_void, other: *const c_void) -> libc::c_int {
+            // SAFETY: `qsort` passes elements of the array below.
+            unsafe { *one.cast::<i32>() - *other.cast::<i32>() }
+        }
+        let mut numbers: [i32; 40] = std::array::from_fn(|index| (index as i32 * 7919) % 41);
+        let mut text = [0u8; 64];
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: locals of the sizes that are passed; a format with its two arguments.
+        unsafe {
+            libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), 4, Some(compare));
+            libc::snprintf(text.as_mut_ptr().cast(), text.len(), c"%d %.3f".as_ptr(), numbers[3], 2.5);
+            libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time);
+            libc::usleep(1);
+        }
+        black_box((numbers, text, time));
+    }
+    assert_steps("realigned", realigned);
+    assert_steps("perlasm", perlasm);
+    // Linkage tables of lld have no unwind information.
+    MAY_GUESS.store(true, Ordering::Relaxed);
+    assert_steps("allocations and formats", allocates_and_formats);
+    assert_steps("functions of the C library", of_the_c_library);
+}
+
+#[test]
+fn a_leaf_without_a_rule_is_guessed_by_its_return_address() {
+    let _turn = tables_of_all_objects();
+    extern "C" fn no_rule() {
+        for _ in 0..10 {
+            // SAFETY: it changes a register that callers do not expect to be kept.
+            unsafe { unwind_test_no_rule() }
+        }
+    }
+    MAY_GUESS.store(true, Ordering::Relaxed);
+    assert_steps("no rule", no_rule);
+}
+
+/// The program counters of a walk in a handler, across the frame of the signal.
+static ACROSS_SIGNAL: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+#[test]
+fn a_walk_from_a_handler_continues_in_the_interrupted_function() {
+    let _turn = tables_of_all_objects();
+    #[inline(never)]
+    extern "C" fn handler(_: libc::c_int) {
+        let tables = UnwindTables::borrow().unwrap();
+        let (walked, end) = addresses(&mut tables.walk(ProcessMemory, registers_here()));
+        assert_eq!(end, WalkEnd::Root);
+        *ACROSS_SIGNAL.lock().unwrap() = walked;
+    }
+    #[inline(never)]
+    fn interrupted() {
+        // SAFETY: the handler of this signal is the one below.
+        black_box(unsafe { libc::raise(libc::SIGUSR2) });
+    }
+    // SAFETY: the signal is used by this test alone.
+    unsafe { libc::signal(libc::SIGUSR2, handler as *const () as usize) };
+    interrupted();
+    let tables = UnwindTables::borrow().unwrap();
+    let functions = [handler as *const () as u64, interrupted as *const () as u64];
+    let walked = ACROSS_SIGNAL.lock().unwrap().clone();
+    let starts = walked.iter().filter_map(|pc| tables.walk(ProcessMemory, at(*pc)).function_start());
+    let order: Vec<u64> = starts.filter(|start| functions.contains(start)).collect();
+    assert_eq!(order, functions);
+}
+
+#[test]
+fn libraries_come_and_go_while_other_threads_walk() {
+    let _turn = tables_of_all_objects();
+    let stop = AtomicBool::new(false);
+    let walks = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                for library in [c"libresolv.so.2", c"libutil.so.1", c"libanl.so.1", c"libBrokenLocale.so.1"] {
+                    // SAFETY: libraries of the C library, without constructors that do anything.
+                    unsafe {
+                        let handle = libc::dlopen(library.as_ptr(), libc::RTLD_NOW);
+                        if !handle.is_null() {
+                            libc::dlclose(handle);
+                        }
+                    }
+                }
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let tables = UnwindTables::borrow().unwrap();
+                    let (walked, end) = addresses(&mut tables.walk(ProcessMemory, registers_here()));
+                    assert!(end == WalkEnd::Root && walked.len() > 4, "{end:?} {walked:x?}");
+                    walks.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let until = std::time::Instant::now() + std::time::Duration::from_millis(500);
+        while std::time::Instant::now() < until {
+            let all: Vec<u64> =
+                crate::SNAPSHOT.borrow().unwrap().get().objects().iter().map(|object| object.code.start).collect();
+            crate::refresh(&all);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(walks.load(Ordering::Relaxed) > 100);
+    assert!(crate::stats().bytes < 16 << 20);
+}
+
+/// Bytes of a signal stack that a handler uses, the kernel's frame included.
+fn stack_of_handler(handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void)) -> usize {
+    const PAINT: u8 = 0x5e;
+    std::thread::spawn(move || {
+        let mut area = vec![PAINT; 64 << 10];
+        let stack = libc::stack_t { ss_sp: area.as_mut_ptr().cast(), ss_flags: 0, ss_size: area.len() };
+        let none = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+        // SAFETY: an all-zero action is a valid value; the stack outlives its use.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigaltstack(&stack, std::ptr::null_mut());
+            libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+            libc::raise(libc::SIGUSR1);
+            libc::sigaltstack(&none, std::ptr::null_mut());
+        }
+        area.len() - area.iter().take_while(|byte| **byte == PAINT).count()
+    })
+    .join()
+    .unwrap()
+}
+
+#[test]
+fn a_walk_uses_little_stack() {
+    extern "C" fn does_nothing(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut c_void) {}
+    extern "C" fn walks(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+        let tables = UnwindTables::borrow().unwrap();
+        // SAFETY: the kernel's context on this thread's stack.
+        let mut walk = tables.walk_interrupted(ProcessMemory, unsafe { &*context.cast() });
+        while walk.step().is_ok() {}
+    }
+    let _turn = tables_of_all_objects();
+    let [kernel, with_walk] = [does_nothing, walks].map(stack_of_handler);
+    let used = with_walk - kernel;
+    // Unoptimized; optimized under 0.5 KB.
+    assert!((256..4096).contains(&used), "{used} bytes");
+    println!("{used} bytes");
+}
