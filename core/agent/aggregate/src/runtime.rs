@@ -21,6 +21,7 @@ use spanprof_signal::{
     CaptureFn, CaptureOtherFn, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack, SampleKind,
 };
 
+pub use crate::resolve::native_runs::NativeRole;
 use spanprof_profile::code_origin::TYPE_FILE;
 pub use spanprof_profile::FrameType;
 
@@ -135,6 +136,11 @@ pub trait Runtime: Send + Sync + 'static {
     /// Walks the interrupted thread; called in the handler.
     fn capture(&self) -> CaptureFn;
 
+    /// An address in the code of the language's runtime, which is in most stacks; 0 if it is the program.
+    fn code_address(&self) -> u64 {
+        0
+    }
+
     /// The signal of the CPU clocks where SIGURG is in use: a standard signal (it does not queue) that this runtime leaves
     /// unused.
     fn fallback_signal(&self) -> libc::c_int {
@@ -156,6 +162,12 @@ pub trait Runtime: Send + Sync + 'static {
     /// thread, once for each address.
     fn native_frame(&self, frame: Frame) -> Frame {
         frame
+    }
+
+    /// The part of native code that a frame has in stacks of the language.
+    fn native_role(&self, frame: &Frame) -> NativeRole {
+        let _ = frame;
+        NativeRole::Shown
     }
 
     /// Called after the control endpoint, the watched file or the end of a burst changed the configuration, for a runtime with

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::native_runs::NativeRole;
 use super::native_symbols::{frame_of_function, NativeCode, NativeFunction, NativeSymbols};
 use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
@@ -35,6 +36,8 @@ pub(crate) struct LocationTable {
     pub has_resolved: bool,
     by_content: HashMap<Arc<[Frame]>, LocationIndex>,
     contents: Vec<Arc<[Frame]>>,
+    /// Of the first contents; those after them are no native code.
+    native_roles: Vec<NativeRole>,
     native_symbols: Box<dyn NativeSymbols>,
     /// Symbol → demangled name. Demangling takes microseconds, and a function has many addresses.
     demangled: HashMap<String, Arc<str>>,
@@ -51,6 +54,7 @@ impl LocationTable {
             has_resolved: false,
             by_content: HashMap::new(),
             contents: Vec::new(),
+            native_roles: Vec::new(),
             native_symbols,
             demangled: HashMap::new(),
             scratch: Vec::new(),
@@ -105,6 +109,9 @@ impl LocationTable {
             is_cached = false;
         }
         let location = self.intern(&frames);
+        if let (Some(_), Some(frame)) = (raw.native_pc(), frames.first()) {
+            self.set_native_role(location, runtime.native_role(frame));
+        }
         self.uncached += u64::from(!is_cached);
         if is_cached {
             self.by_raw.insert(raw, location);
@@ -172,6 +179,31 @@ impl LocationTable {
         self.contents.get(location.0 as usize).map_or(&[], |frames| frames)
     }
 
+    /// The part of native code that a location has in stacks.
+    pub fn native_role(&self, location: LocationIndex) -> NativeRole {
+        self.native_roles.get(location.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// See [`Self::native_role`].
+    pub fn set_native_role(&mut self, location: LocationIndex, role: NativeRole) {
+        let position = location.0 as usize;
+        if self.native_roles.len() <= position {
+            self.native_roles.resize(position + 1, NativeRole::NotNative);
+        }
+        self.native_roles[position] = role;
+    }
+
+    /// Whether it is native code that has the name of its file only.
+    pub fn is_unnamed(&self, location: LocationIndex) -> bool {
+        self.native_role(location) != NativeRole::NotNative
+            && self.frames(location).first().is_some_and(|frame| frame.function.starts_with('['))
+    }
+
+    /// Whether two locations have the same name.
+    pub fn has_same_name(&self, one: LocationIndex, other: LocationIndex) -> bool {
+        self.frames(one).first().map(|frame| &frame.function) == self.frames(other).first().map(|frame| &frame.function)
+    }
+
     /// As [`Self::frames`], to be kept after the table is cleared.
     pub fn shared_frames(&self, location: LocationIndex) -> Arc<[Frame]> {
         self.contents.get(location.0 as usize).cloned().unwrap_or_else(|| Arc::from([]))
@@ -215,6 +247,7 @@ impl LocationTable {
         self.cached_of_libraries.clear();
         self.by_content.clear();
         self.contents.clear();
+        self.native_roles.clear();
         self.demangled.clear();
     }
 }

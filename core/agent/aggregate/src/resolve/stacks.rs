@@ -4,6 +4,7 @@
 
 use crate::hash::{hash_frames, hash_numbers, mixed, WordMap};
 use crate::resolve::locations::{truncated_frame, LocationIndex, LocationTable};
+use crate::resolve::native_runs::hide_frames;
 use crate::runtime::{Frame, Runtime};
 use spanprof_signal::{DropReason, RawFrame, Ring};
 
@@ -69,7 +70,10 @@ impl StackTable {
         scratch.clear();
         let uncached_before = locations.uncached;
         let mut resolve = |raw: &RawFrame| locations.location(*raw, position, runtime, &mut losses.unnamed_frames);
-        let same_callers = self.by_callers.get(&callers).and_then(if_same_length).filter(|_| frames.len() > 1);
+        // Which native callers are shown depends on the leaf.
+        let has_native_caller = frames.iter().take(2).all(|frame| frame.native_pc().is_some());
+        let same_callers =
+            self.by_callers.get(&callers).and_then(if_same_length).filter(|_| frames.len() > 1 && !has_native_caller);
         let complete = match (frames.first(), same_callers) {
             (Some(leaf), Some(other)) => {
                 let location = resolve(leaf);
@@ -84,6 +88,7 @@ impl StackTable {
                     scratch.extend(location);
                     location.is_some()
                 });
+                hide_frames(&mut scratch, locations);
                 if truncated {
                     scratch.push(locations.intern(&[truncated_frame()]));
                 }
