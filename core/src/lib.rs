@@ -49,8 +49,8 @@ pub mod config {
     pub use spanprof_config::{
         camel_case, from_json, in_camel_case, process_environment, snake_case, BindingOption, Bounds, Clock,
         Compression, Config, ConfigBuilder, ConfigPatch, ConfigSource, ConfigValue, CpuShare, DestinationConfig,
-        DestinationType, DutyCycle, Environment, Headers, Key, LinkDetail, OptionValues, Profiles, Protocol, Proxies,
-        RedactionRules, SampleRetention, SecretText, SettingValue, Shape, TailDuration, KEYS,
+        DestinationType, DutyCycle, Environment, Headers, Key, LinkDetail, NativeFrames, OptionValues, Profiles,
+        Protocol, Proxies, RedactionRules, SampleRetention, SecretText, SettingValue, Shape, TailDuration, KEYS,
     };
 }
 

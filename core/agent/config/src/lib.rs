@@ -28,8 +28,8 @@ pub use layers::load::ConfigPatch;
 pub use layers::running_config::{Burst, RunningConfig};
 pub use types::basic_auth::basic_authorization;
 pub use types::choices::{
-    Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, LinkDetail, Profiles, Protocol,
-    Proxies,
+    Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, LinkDetail, NativeFrames, Profiles,
+    Protocol, Proxies,
 };
 pub use types::duty_cycle::DutyCycle;
 pub use types::output_format::OutputFormat;

@@ -30,7 +30,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Memory and garbage collection", &["heap", "gc"]),
     ("Locks", &["lock"]),
     ("Requests", &["requests", "retention", "tail_", "keep_timestamps"]),
-    ("Windows and limits", &["upload_interval", "max_", "stop_timeout"]),
+    ("Windows and limits", &["upload_interval", "max_", "native_frames", "stop_timeout"]),
     ("Overhead", &["cpu_budget", "sample_rate_max", "adaptive_", "load_shedding"]),
     (
         "Receivers",

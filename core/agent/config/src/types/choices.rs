@@ -44,6 +44,15 @@ choices! {
         /// All that the runtime supports.
         All = "all",
     }
+    /// Native functions in stacks of Python, Node.js and Java.
+    NativeFrames {
+        /// None above the code of the language, besides the leaf in Node.js and Java.
+        Off = "off",
+        /// Those of libraries, and the functions of the runtime that a line called.
+        On = "on",
+        /// All.
+        All = "all",
+    }
     /// Transport of an OTLP destination.
     Protocol {
         /// OTLP/HTTP with protobuf bodies.

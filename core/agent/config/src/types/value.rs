@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 
 use super::shape::Shape;
 use crate::types::choices::{
-    Clock, Compression, ConfigSource, DestinationType, Headers, LinkDetail, Profiles, Protocol,
+    Clock, Compression, ConfigSource, DestinationType, Headers, LinkDetail, NativeFrames, Profiles, Protocol,
 };
 
 /// An untyped value of a binding, a file or the environment.
@@ -258,7 +258,7 @@ macro_rules! choice_types {
     )+};
 }
 
-choice_types!(Clock, Profiles, Protocol, Compression, LinkDetail, DestinationType);
+choice_types!(Clock, NativeFrames, Profiles, Protocol, Compression, LinkDetail, DestinationType);
 
 impl ConfigType for BTreeMap<String, String> {
     const SHAPE: Shape = Shape::TextMap;
