@@ -48,6 +48,11 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "clock.guarded_faults" "faults" ProcessCounter "Guarded reads of unmapped memory that faulted. 0 in normal operation.";
     "clock.scans" "scans" "Scans of the process's threads.";
     "clock.rearmed" "clocks" "Clocks rearmed because their signal was lost.";
+    "native.tables" "tables" Gauge "Loaded files with a table of unwind rules. It is built when a stack first meets the file.";
+    "native.table_bytes" "bytes" Gauge "Memory of these tables.";
+    "native.tables_left_out" "files" Gauge "Files without a table: they have no unwind information, or all tables together would exceed 16 MiB.";
+    "native.walk_ends.<end>" "walks" ProcessCounter "Walks of native stacks by their end: `root` and `stopped` are complete; `outside_files` is \
+        generated code, `table_missing` a file that was just loaded, `no_table` a file without a table, `no_rule` code without unwind information.";
     "dropped.<reason>" "samples" ProcessCounter "Samples lost, or kept without frames, by drop reason.";
     "heap.samples" "samples" ProcessCounter "Allocation samples.";
     "heap.samples_freed" "samples" ProcessCounter "Sampled objects that were freed.";

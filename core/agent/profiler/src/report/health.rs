@@ -10,6 +10,7 @@ use spanprof_config::Config;
 use spanprof_export::{DestinationStats, MetricsStats, RemovedFiles};
 use spanprof_os::ClockCounters;
 use spanprof_signal::DropReason;
+use spanprof_unwind::WalkEnd;
 
 /// All statistics.
 pub(crate) fn stats(session: Option<&Session>, config: &Config) -> Stats {
@@ -114,6 +115,13 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
     stats.count("clock.guarded_faults", counted.faults);
     stats.count("clock.scans", counted.scans);
     stats.count("clock.rearmed", counted.rearmed);
+    let tables = spanprof_unwind::stats();
+    stats.count("native.tables", tables.tables as u64);
+    stats.count("native.table_bytes", tables.bytes as u64);
+    stats.count("native.tables_left_out", tables.left_out as u64);
+    for end in WalkEnd::ALL {
+        stats.count(format!("native.walk_ends.{}", end.name()), end.counted());
+    }
     for reason in DropReason::ALL {
         let of_clocks = counted.reasons.iter().find(|(lost, _)| lost == reason).map_or(0, |(_, count)| *count);
         stats.count(format!("dropped.{}", reason.name()), of_clocks);

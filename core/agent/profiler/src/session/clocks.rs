@@ -1,7 +1,7 @@
 //! Starts the CPU clocks of a configuration, and describes them.
 
 use spanprof_aggregate::runtime::Runtime;
-use spanprof_config::{Clock, Config, Error, ErrorKind};
+use spanprof_config::{Clock, Config, Error, ErrorKind, NativeFrames};
 use spanprof_os::{ClockChoice, ClockSettings, Clocks};
 
 use super::Session;
@@ -33,6 +33,8 @@ pub fn ring_bytes(config: &Config) -> usize {
 
 /// Starts the CPU clocks; `None` without CPU samples.
 pub fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>, Error> {
+    let native_frames = config.native_frames;
+    spanprof_unwind::show_native_frames(native_frames != NativeFrames::Off, native_frames == NativeFrames::All);
     if !config.cpu {
         return Ok(None);
     }

@@ -119,7 +119,7 @@ impl<'a> DrainThread<'a> {
     fn new(session: &'a Session, config: &Config) -> Self {
         let engine = Engine::new(
             engine_settings(config, session.sampling.cpu_quota),
-            system_access(),
+            system_access(&*session.runtime),
             session.runtime.clone(),
             session.outputs.resource.load_full(),
             ProfileRedactor::new(session.outputs.redaction.clone()),
