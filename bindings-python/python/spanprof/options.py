@@ -35,6 +35,7 @@ class Options(TypedDict, total=False):
     threads: bool
     upload_interval: float
     max_stack_depth: int
+    native_frames: Literal["off", "on", "all"]
     keep_timestamps: bool
     retention: Literal["all", "tail"]
     tail_duration: float | Literal["p99", "none"]

@@ -28,13 +28,15 @@ mod threads;
 mod version;
 mod walk;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
 use spanprof_aggregate::runtime::{
-    EndedCode, EventRuntime, Frame, FrameType, HeapRuntime, ReportedEvents, Runtime, RuntimeThread, WallRuntime,
+    EndedCode, EventRuntime, Frame, FrameType, HeapRuntime, NativeRole, ReportedEvents, Runtime, RuntimeThread,
+    WallRuntime,
 };
 use spanprof_profiler::binding::set_lock_waits_reported;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, Context, RawFrame, SampleKind};
@@ -43,6 +45,7 @@ use capture::other_thread;
 use events::{hook_installation, suspended_tasks};
 use interpreter::Interpreter;
 use names::code_lifetime::{self, CodeEndHook};
+use names::native_role;
 use names::object_type::ObjectTypes;
 use names::resolve::FrameResolver;
 use walk::greenlet_switch;
@@ -61,6 +64,8 @@ pub struct PythonRuntime {
     code_end_hook: CodeEndHook,
     lists_threads: bool,
     object_types: Option<ObjectTypes>,
+    /// The file with the interpreter's code.
+    interpreter_file: PathBuf,
     /// 0: no variable registered; otherwise 1 + [`ContextSource`].
     context_source: AtomicU8,
     /// Leaked and replaced in a forked child, where the lock may be held by the parent's drain thread.
@@ -88,6 +93,9 @@ impl PythonRuntime {
             interpreter,
             code_end_hook: code_lifetime::install(interpreter),
             object_types: ObjectTypes::find(py, &interpreter.layout),
+            interpreter_file: spanprof_os::native_object(interpreter.current_thread as *const () as u64, 0)
+                .map(|object| object.file)
+                .unwrap_or_default(),
             lists_threads: interpreter.first_thread.is_some() && threads::calibrate(interpreter),
             context_source: AtomicU8::new(0),
             resolver: AtomicPtr::new(new_resolver()),
@@ -152,6 +160,17 @@ impl Runtime for PythonRuntime {
             ("process.runtime.version".into(), self.version.text.clone()),
             ("telemetry.sdk.language".into(), "python".into()),
         ]
+    }
+
+    fn code_address(&self) -> u64 {
+        interpreter::current().map_or(0, |interpreter| interpreter.current_thread as *const () as u64)
+    }
+
+    fn native_role(&self, frame: &Frame) -> NativeRole {
+        if spanprof_unwind::shows_runtime() {
+            return NativeRole::Shown;
+        }
+        native_role::native_role(frame, &self.interpreter_file)
     }
 
     fn capture(&self) -> CaptureFn {

@@ -23,16 +23,20 @@
 
 #[cfg(test)]
 mod changed_memory_tests;
+mod native;
 pub mod other_thread;
 #[cfg(test)]
 mod recorded_stack_tests;
 #[cfg(any(test, feature = "record-stacks"))]
 pub mod recording;
 
-use spanprof_signal::{Captured, DropReason, HandlerContext, Memory, RawFrame, RawStack, SampleFlags};
+use spanprof_signal::{Captured, DropReason, HandlerContext, Memory, ProcessMemory, RawFrame, RawStack, SampleFlags};
+use spanprof_unwind::{shows_native_callees, UnwindTables, Walk};
 
 use super::interpreter;
+use super::interpreter::layout::FrameChain;
 use super::walk::activation::InterruptedRegisters;
+use super::walk::activation_list::ActivationList;
 use super::walk::frame::{ChainStart, FrameClass, FrameReader};
 use super::walk::{activation, context, greenlet_switch, MAX_LINKS};
 
@@ -45,11 +49,35 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
     let thread = unsafe { (interpreter.current_thread)() } as usize;
     let registers = InterruptedRegisters::of(context);
-    let captured = walk(&FrameReader::of_process(interpreter), thread, registers.as_ref(), stack);
+    let mut activations = ActivationList::empty();
+    let captured = walk(&FrameReader::of_process(interpreter), thread, registers.as_ref(), stack, &mut activations);
     #[cfg(any(test, feature = "record-stacks"))]
     recording::RECORDING.record(interpreter, thread, registers.as_ref(), captured, stack, |reader, stack| {
-        walk(reader, thread, registers.as_ref(), stack)
+        walk(reader, thread, registers.as_ref(), stack, &mut ActivationList::empty())
     });
+    // SAFETY: null, or the kernel's ucontext of the running handler.
+    let context = unsafe { context.ucontext.cast::<libc::ucontext_t>().as_ref() };
+    let tables = UnwindTables::borrow().filter(|_| shows_native_callees());
+    let Some((tables, context)) = tables.zip(context) else { return captured };
+    with_native_frames(&mut tables.walk_interrupted(ProcessMemory, context), &activations, captured, stack)
+}
+
+/// Adds the native frames to the captured ones. A thread without Python code has only native ones.
+fn with_native_frames<M: Memory>(
+    walk: &mut Walk<'_, M>,
+    activations: &ActivationList,
+    captured: Captured,
+    stack: &mut RawStack<'_>,
+) -> Captured {
+    match captured {
+        Captured::Walked => native::merge(walk, activations, stack),
+        Captured::Dropped(DropReason::NoThreadState) => {
+            stack.clear();
+            native::write_thread(walk, stack);
+            return Captured::Walked;
+        }
+        Captured::Dropped(_) => {}
+    }
     captured
 }
 
@@ -58,7 +86,7 @@ pub fn walk_calling_thread(stack: &mut RawStack<'_>) -> Captured {
     let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
     // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
     let thread = unsafe { (interpreter.current_thread)() } as usize;
-    walk(&FrameReader::of_process(interpreter), thread, None, stack)
+    walk(&FrameReader::of_process(interpreter), thread, None, stack, &mut ActivationList::empty())
 }
 
 /// As [`walk_calling_thread`]; a stack that cannot be walked becomes the frame of the reason. Returns the flags of a sample.
@@ -77,6 +105,7 @@ pub fn walk<M: Memory>(
     thread: usize,
     registers: Option<&InterruptedRegisters<'_>>,
     stack: &mut RawStack<'_>,
+    activations: &mut ActivationList,
 ) -> Captured {
     if thread == 0 || !reader.is_ours(thread) {
         return Captured::Dropped(DropReason::NoThreadState);
@@ -92,13 +121,15 @@ pub fn walk<M: Memory>(
     let outcome = if is_entering && reader.read_leaf(start.leaf).is_none() {
         give_up(start.caller, DropReason::FaultedRead)
     } else {
-        follow(reader, start, stack)
+        follow(reader, start, stack, activations)
     };
     match outcome {
         WalkOutcome::Captured(captured) => captured,
         WalkOutcome::StaleLeaf(caller) => {
             stack.clear();
-            match follow(reader, ChainStart { leaf: caller, caller: None }, stack) {
+            activations.clear();
+            let record = reader.previous_record(start.record);
+            match follow(reader, ChainStart { leaf: caller, caller: None, record }, stack, activations) {
                 WalkOutcome::Captured(captured) => captured,
                 WalkOutcome::StaleLeaf(_) => Captured::Dropped(DropReason::InvalidFrame),
             }
@@ -113,8 +144,15 @@ enum WalkOutcome {
 }
 
 #[inline]
-fn follow<M: Memory>(reader: &FrameReader<'_, M>, start: ChainStart, stack: &mut RawStack<'_>) -> WalkOutcome {
+fn follow<M: Memory>(
+    reader: &FrameReader<'_, M>,
+    start: ChainStart,
+    stack: &mut RawStack<'_>,
+    activations: &mut ActivationList,
+) -> WalkOutcome {
+    let has_frame_records = matches!(reader.interpreter.layout.frames, FrameChain::Objects(_));
     let mut frame = start.leaf;
+    let mut record = start.record;
     let mut unproven_caller = start.caller;
     for _ in 0..MAX_LINKS {
         if frame == 0 {
@@ -142,6 +180,12 @@ fn follow<M: Memory>(reader: &FrameReader<'_, M>, start: ChainStart, stack: &mut
         };
         if !pushed {
             return WalkOutcome::Captured(Captured::Walked);
+        }
+        if link.is_entry {
+            activations.push(frame, stack.len());
+        } else if link.is_bottom || has_frame_records {
+            activations.push(record, stack.len());
+            record = reader.previous_record(record);
         }
         frame = link.previous;
     }

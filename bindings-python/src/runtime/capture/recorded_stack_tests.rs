@@ -13,6 +13,7 @@ use super::other_thread;
 use crate::runtime::interpreter::context_probe::NodeTypes;
 use crate::runtime::interpreter::Interpreter;
 use crate::runtime::walk::activation::InterruptedRegisters;
+use crate::runtime::walk::activation_list::ActivationList;
 use crate::runtime::walk::frame::FrameReader;
 use crate::runtime::walk::sampled_code::SampledCode;
 
@@ -102,7 +103,9 @@ pub fn replay_with(stack: &RecordedStack, thread: u64, memory: RecordedMemory, d
     let mut output = RawStack::new(&mut frames);
     let thread = thread as usize;
     let captured = match stack.registers["thread_id"] {
-        0 => with_registers(stack, |registers| super::walk(&reader, thread, registers, &mut output)),
+        0 => with_registers(stack, |registers| {
+            super::walk(&reader, thread, registers, &mut output, &mut ActivationList::empty())
+        }),
         id => other_thread::walk(&reader, thread, id as u32, &mut output),
     };
     Replay {

@@ -3,5 +3,6 @@
 
 pub mod code_info;
 pub mod code_lifetime;
+pub mod native_role;
 pub mod object_type;
 pub mod resolve;

@@ -75,7 +75,7 @@ fn record<M: Memory>(
         return None;
     }
     let caller = guess(below, frame)?;
-    Some(ChainStart { leaf, caller: Some(caller) })
+    Some(ChainStart { leaf, caller: Some(caller), record: address })
 }
 
 /// Registers of the interrupted thread.

@@ -75,6 +75,8 @@ pub struct ChainStart {
     pub leaf: usize,
     /// The frame that called the current activation of the interpreter loop, read independently of `leaf` (3.11, 3.12).
     pub caller: Option<usize>,
+    /// The record of the current activation on the C stack (3.10 to 3.12); 0 without one.
+    pub record: usize,
 }
 
 enum Validity {
@@ -253,9 +255,14 @@ impl<M: Memory> FrameReader<'_, M> {
     #[inline]
     pub fn start(&self, thread: usize) -> Option<ChainStart> {
         match &self.interpreter.layout.frames {
-            FrameChain::Objects(layout) => Some(ChainStart { leaf: self.word(thread, layout.current)?, caller: None }),
+            FrameChain::Objects(layout) => {
+                let record = layout.activation.and_then(|(holder, _)| self.word(thread, holder)).unwrap_or(0);
+                Some(ChainStart { leaf: self.word(thread, layout.current)?, caller: None, record })
+            }
             FrameChain::Interpreter(layout) => match layout.current {
-                CurrentFrame::InThread(offset) => Some(ChainStart { leaf: self.word(thread, offset)?, caller: None }),
+                CurrentFrame::InThread(offset) => {
+                    Some(ChainStart { leaf: self.word(thread, offset)?, caller: None, record: 0 })
+                }
                 CurrentFrame::OnCStack { holder, frame, below, .. } => {
                     let holder = self.word(thread, holder)?;
                     let leaf = self.word(holder, frame)?;
@@ -268,10 +275,23 @@ impl<M: Memory> FrameReader<'_, M> {
                         }
                         below => Some(self.word(below, frame)?),
                     };
-                    Some(ChainStart { leaf, caller })
+                    Some(ChainStart { leaf, caller, record: holder })
                 }
             },
         }
+    }
+
+    /// The record of the activation that called that of `record` (3.10 to 3.12).
+    #[inline]
+    pub fn previous_record(&self, record: usize) -> usize {
+        let below = match &self.interpreter.layout.frames {
+            FrameChain::Objects(layout) => layout.activation.map(|(_, below)| below),
+            FrameChain::Interpreter(layout) => match layout.current {
+                CurrentFrame::OnCStack { below, .. } => Some(below),
+                CurrentFrame::InThread(_) => None,
+            },
+        };
+        below.filter(|_| record != 0).and_then(|below| self.word(record, below)).unwrap_or(0)
     }
 
     /// Whether the state at `thread` belongs to the profiled interpreter.

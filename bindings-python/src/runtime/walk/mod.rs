@@ -4,6 +4,7 @@
 //! Code that installs, allocates or locks stands outside. `cargo xtask tidy` checks it.
 
 pub mod activation;
+pub mod activation_list;
 pub mod context;
 pub mod data_stack;
 pub mod frame;

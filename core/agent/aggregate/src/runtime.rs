@@ -21,7 +21,6 @@ use spanprof_signal::{
     CaptureFn, CaptureOtherFn, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack, SampleKind,
 };
 
-pub use crate::resolve::native_runs::NativeRole;
 use spanprof_profile::code_origin::TYPE_FILE;
 pub use spanprof_profile::FrameType;
 
@@ -42,6 +41,20 @@ pub struct Frame {
     pub frame_type: FrameType,
     /// The place of native code in its file, on the outermost frame of a location.
     pub native: Option<NativePlace>,
+}
+
+/// Part of native code in a stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NativeRole {
+    /// No native code.
+    #[default]
+    NotNative,
+    /// A function that is always shown.
+    Shown,
+    /// A function of the language's runtime, which its code may call.
+    RuntimeFunction,
+    /// A function of the runtime that only passes calls on.
+    CallGlue,
 }
 
 /// A file that is mapped as code. Addresses are those in the file, as in its symbol table: they do not depend on where a process loaded

@@ -182,11 +182,10 @@ extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_v
     if is_in_runner {
         return;
     }
-    if !is_through_runner || end != WalkEnd::Root || !is_certain {
-        if FAILED_STEPS.fetch_add(1, Ordering::Relaxed) == 0 {
-            FIRST_FAILED_PC.store(pc, Ordering::Relaxed);
-            FIRST_FAILED_END.store(end as u64, Ordering::Relaxed);
-        }
+    let is_right = is_through_runner && end == WalkEnd::Root && is_certain;
+    if !is_right && FAILED_STEPS.fetch_add(1, Ordering::Relaxed) == 0 {
+        FIRST_FAILED_PC.store(pc, Ordering::Relaxed);
+        FIRST_FAILED_END.store(end as u64, Ordering::Relaxed);
     }
 }
 

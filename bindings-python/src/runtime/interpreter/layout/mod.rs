@@ -6,7 +6,7 @@
 //! | version | change | handled in |
 //! |---|---|---|
 //! | 3.9 | `PyFrameObject` (`Include/cpython/frameobject.h`), `PyThreadState.frame` (`Include/cpython/pystate.h`) | `v3_9.rs` |
-//! | 3.10 | `f_lasti` counts code units; `co_linetable` replaces `co_lnotab` (`Include/cpython/code.h`) | `v3_10.rs` |
+//! | 3.10 | `CFrame` (`Include/cpython/pystate.h`); `f_lasti` counts code units; `co_linetable` replaces `co_lnotab` (`Include/cpython/code.h`) | `v3_10.rs` |
 //! | 3.11 | `_PyInterpreterFrame` (`Include/internal/pycore_frame.h`), `_PyCFrame`, `native_thread_id`, data stack (`Include/cpython/pystate.h`) | `v3_11.rs` |
 //! | 3.12 | `use_tracing` is gone from `_PyCFrame`; `co_framesize`; `lv_tag` of `int` (`Include/cpython/longintrepr.h`); `wstr` is gone from `str` (PEP 623) | `v3_12.rs` |
 //! | 3.13 | `current_frame` in the thread state; `_Py_DebugOffsets` (`Include/internal/pycore_runtime.h`) | `v3_13.rs` |
@@ -82,6 +82,9 @@ pub struct FrameObjectLayout {
     pub code: usize,
     /// Index of the last instruction (32 bits, -1 before the first).
     pub last_instruction: usize,
+    /// From 3.10: the `CFrame` of the current activation, in the thread state, and that of the previous one, in the `CFrame`. Each
+    /// frame has one, on the C stack.
+    pub activation: Option<(usize, usize)>,
     /// Bytes of bytecode per step of that index: 1 when it counts bytes, 2 when it counts code units.
     pub bytes_per_step: i64,
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 pub const FRAME: FrameObjectLayout =
-    FrameObjectLayout { current: 24, back: 24, code: 32, last_instruction: 104, bytes_per_step: 1 };
+    FrameObjectLayout { current: 24, back: 24, code: 32, last_instruction: 104, activation: None, bytes_per_step: 1 };
 
 pub const LAYOUT: InterpreterLayout = InterpreterLayout {
     version: (3, 9),

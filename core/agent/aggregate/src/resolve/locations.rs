@@ -4,11 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::native_runs::NativeRole;
 use super::native_symbols::{frame_of_function, NativeCode, NativeFunction, NativeSymbols};
 use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
-use crate::runtime::{Frame, FrameType, NativeMapping, NativePlace, Runtime};
+use crate::runtime::{Frame, FrameType, NativeMapping, NativePlace, NativeRole, Runtime};
 use spanprof_profile::demangle;
 use spanprof_signal::{DropReason, RawFrame, Ring};
 

@@ -2,20 +2,7 @@
 //! runtime only one is shown: the function that the line called. Without that, its interpreter would be most of each stack.
 
 use super::locations::{LocationIndex, LocationTable};
-
-/// Part of native code in a stack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NativeRole {
-    /// No native code.
-    #[default]
-    NotNative,
-    /// A function that is always shown.
-    Shown,
-    /// A function of the language's runtime, which its code may call.
-    RuntimeFunction,
-    /// A function of the runtime that only passes calls on.
-    CallGlue,
-}
+use crate::runtime::NativeRole;
 
 /// Removes the hidden frames of a stack, leaf first. Of consecutive frames without a name in one file, the first remains.
 pub(crate) fn hide_frames(stack: &mut Vec<LocationIndex>, locations: &LocationTable) {
@@ -53,7 +40,7 @@ mod tests {
     use crate::runtime::{Frame, FrameType};
     use crate::scripted_engine_testing::ScriptedSymbols;
 
-    /// A stack of frames, leaf first: `p` is Python, `l` a library, `r` the runtime, `g` its glue, `u` has no name.
+    /// A stack of frames, leaf first: `p` is managed code, `l` a library, `r` the runtime, `g` its glue, `u` has no name.
     fn shown(frames: &str) -> String {
         let mut locations = LocationTable::new(Box::new(ScriptedSymbols));
         let location = |frame: &str| {

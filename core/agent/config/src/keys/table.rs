@@ -307,8 +307,8 @@ config_keys! {
     upload_interval: Duration = Duration::from_secs(10), "s", between(0.1, 3600.0), true;
     /// Maximum number of frames in a stack; deeper stacks are truncated at the root and marked.
     max_stack_depth: u32 = 128, "frames", between(16.0, 2048.0), false;
-    /// Native functions in stacks of Python, Node.js and Java: `on` shows those of libraries, and of the language's runtime the functions
-    /// that a line called; `all` shows all functions of the runtime. Rust stacks are native.
+    /// Native functions in stacks of a managed language: `on` shows those of libraries, and of the language's runtime the functions that a
+    /// line called; `all` shows all functions of the runtime; `off` shows none above the code of the language.
     native_frames: NativeFrames = NativeFrames::On, "", None, false;
     /// Takes samples (CPU, wall clock, time off CPU, waits for locks) for a part of each period, such as `15s/5m`: totals are those of
     /// this part. The phase is random.

@@ -44,9 +44,9 @@ choices! {
         /// All that the runtime supports.
         All = "all",
     }
-    /// Native functions in stacks of Python, Node.js and Java.
+    /// Native functions in stacks of a managed language.
     NativeFrames {
-        /// None above the code of the language, besides the leaf in Node.js and Java.
+        /// None above the code of the language.
         Off = "off",
         /// Those of libraries, and the functions of the runtime that a line called.
         On = "on",

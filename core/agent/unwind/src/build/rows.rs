@@ -197,6 +197,8 @@ fn loaded(register: Register, offset: i64, added: u64) -> Option<FrameAddress> {
 mod tests {
     use super::super::image;
     use super::*;
+    use std::time::{Duration, Instant};
+
     use spanprof_signal::split_mix::Sequence;
 
     /// The C library's unwind information up to `bytes`, and its code.

@@ -1,0 +1,83 @@
+//! Native frames among those of Python: each above the Python line that called it. Runs in handlers.
+//!
+//! From 3.10 on each activation of the interpreter loop has a record on the C stack, which lies in the part of the stack of exactly one
+//! native function: the loop. This function is replaced by the frames of its activation. No name is compared, since the loop has none
+//! in a stripped interpreter. Native functions on the root side of the first Python code are left out.
+
+use spanprof_signal::{DropReason, Memory, RawFrame, RawStack};
+use spanprof_unwind::{Walk, WalkEnd};
+
+use crate::runtime::walk::activation_list::{Activation, ActivationList};
+
+/// Writes the native frames of `walk` among the frames of Python, which the stack has.
+pub fn merge<M: Memory>(walk: &mut Walk<'_, M>, activations: &ActivationList, stack: &mut RawStack<'_>) {
+    let mut rest = activations.as_slice();
+    let mut pending = stack.set_aside();
+    let mut frames_written = 0;
+    // Frames up to the last one that was found by a rule, or confirmed by an activation.
+    let mut certain_frames = None;
+    let end = loop {
+        // A base frame, which is in the thread state (3.15), has no frames.
+        while let [Activation { record, frames }, later @ ..] = rest {
+            if *frames != frames_written || *record >= walk.registers().stack_pointer {
+                break;
+            }
+            rest = later;
+        }
+        let Some(next) = rest.first() else { break WalkEnd::Stopped };
+        if next.record < walk.registers().stack_pointer {
+            break WalkEnd::InvalidFrame;
+        }
+        let pc = walk.pc();
+        let frame = match walk.step() {
+            Ok(frame) => frame,
+            Err(end) => {
+                stack.push_before(&mut pending, RawFrame::native(pc));
+                break end;
+            }
+        };
+        let mut is_loop = false;
+        while let [Activation { record, frames }, later @ ..] = rest {
+            if *record >= frame.frame_address {
+                break;
+            }
+            stack.push_pending(&mut pending, frames - frames_written);
+            (frames_written, rest, is_loop, certain_frames) = (*frames, later, true, None);
+            walk.confirm();
+        }
+        if !is_loop && !stack.push_before(&mut pending, RawFrame::native(pc)) {
+            break WalkEnd::Stopped;
+        }
+        if walk.is_guessed() {
+            certain_frames.get_or_insert(stack.len());
+        }
+    };
+    end.count();
+    let reason = end.missing_callers().or_else(|| (end == WalkEnd::Root).then_some(DropReason::InvalidFrame));
+    if let Some(reason) = reason {
+        stack.truncate(certain_frames.unwrap_or(stack.len()));
+        stack.push_before(&mut pending, RawFrame::reason(reason));
+    }
+    stack.push_pending(&mut pending, usize::MAX);
+}
+
+/// Writes the functions of a thread without Python code, down to its first one.
+pub fn write_thread<M: Memory>(walk: &mut Walk<'_, M>, stack: &mut RawStack<'_>) {
+    let mut certain_frames = None;
+    let end = loop {
+        if !stack.push(RawFrame::native(walk.pc())) {
+            break WalkEnd::Stopped;
+        }
+        if let Err(end) = walk.step() {
+            break end;
+        }
+        if walk.is_guessed() {
+            certain_frames.get_or_insert(stack.len());
+        }
+    };
+    end.count();
+    if let Some(reason) = end.missing_callers() {
+        stack.truncate(certain_frames.unwrap_or(stack.len()));
+        stack.push(RawFrame::reason(reason));
+    }
+}
