@@ -44,6 +44,7 @@ const thread = require('./thread.js');
  * @property {boolean | undefined} [threads]
  * @property {number | undefined} [uploadInterval] seconds
  * @property {number | undefined} [maxStackDepth]
+ * @property {'off' | 'on' | 'all' | undefined} [nativeFrames]
  * @property {boolean | undefined} [keepTimestamps]
  * @property {boolean | undefined} [requests] whether requests are followed without code; true by default
  * @property {'all' | 'tail' | undefined} [retention]

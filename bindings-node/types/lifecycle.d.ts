@@ -46,6 +46,7 @@ export type Options = {
      */
     uploadInterval?: number | undefined;
     maxStackDepth?: number | undefined;
+    nativeFrames?: "off" | "on" | "all" | undefined;
     keepTimestamps?: boolean | undefined;
     /**
      * whether requests are followed without code; true by default

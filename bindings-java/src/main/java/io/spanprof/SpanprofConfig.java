@@ -155,6 +155,11 @@ public final class SpanprofConfig {
             return set("maxStackDepth", frames);
         }
 
+        /** {@code off}, {@code on} or {@code all}. */
+        public Builder nativeFrames(String value) {
+            return set("nativeFrames", value);
+        }
+
         public Builder keepTimestamps(boolean value) {
             return set("keepTimestamps", value);
         }
