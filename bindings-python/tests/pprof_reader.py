@@ -26,7 +26,9 @@ class Sample:
 
     @property
     def leaf(self) -> str:
-        return self.frames[0] if self.frames else ""
+        """The running function of Python, or the reason for which there is none: native code has no lines."""
+        frames = zip(self.frames, self.lines)
+        return next((name for name, (file, line) in frames if line or not file), self.frames[0] if self.frames else "")
 
 
 @dataclass

@@ -52,7 +52,7 @@ assert spanprof.stop() is True
     assert by_label["/checkout"] / total == pytest.approx(0.2, abs=0.12)
     (sample, *_) = profiles.through("cart")
     assert sample.frames[-2:] == ["cart", "<module>"]
-    assert sample.lines[0][0].endswith("target.py")
+    assert sample.lines[sample.frames.index("cart")][0].endswith("target.py")
     assert sample.labels["service.name"] == "target"
 
 
@@ -300,6 +300,7 @@ def test_every_name_of_stats_is_documented(run_target):
     names = json.loads(target.stdout)
     assert len(names) > 100
     for name in names:
+        name = re.sub(r"^native\.walk_ends\.[a-z_]+", "native.walk_ends.<end>", name)
         general = re.sub(r"^export\.\d+\.", "export.<n>.", re.sub(r"^config\.[a-z_]+", "config.<key>", name))
         if general not in documented:
             group, _, reason = general.partition("dropped")
