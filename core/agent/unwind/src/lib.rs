@@ -74,7 +74,7 @@ impl UnwindTables {
     /// The code of the loaded file with this address; empty without one.
     #[inline]
     pub fn code_of_file(&self, address: u64) -> Range<u64> {
-        self.0.get().object(address).map_or(0..0, |object| object.code.clone())
+        self.0.get().object(address).map_or(0..0, |object| object.image.code.clone())
     }
 
     /// Whether an address is code of a loaded file.

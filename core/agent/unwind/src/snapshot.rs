@@ -15,19 +15,29 @@ const RULE_BITS: u32 = 16;
 /// Addresses from here on (five-level paging) are not cached.
 const CACHE_END: u64 = 1 << (u64::BITS - RULE_BITS);
 
+/// A mapped file with code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    /// Addresses of its code.
+    pub code: Range<u64>,
+    /// Address of its first byte.
+    pub base: u64,
+    /// Device, inode and path.
+    pub file: Arc<str>,
+}
+
 /// One loaded object with code.
 #[derive(Debug)]
 pub(crate) struct ObjectCode {
-    /// Addresses of its code.
-    pub code: Range<u64>,
+    pub image: Image,
     pub state: TableState,
     /// Set by walks that need its table.
     pub is_wanted: AtomicBool,
 }
 
 impl ObjectCode {
-    pub fn new(code: Range<u64>, state: TableState) -> Self {
-        Self { code, state, is_wanted: AtomicBool::new(false) }
+    pub fn new(image: Image, state: TableState) -> Self {
+        Self { image, state, is_wanted: AtomicBool::new(false) }
     }
 
     /// Wakes the drain thread, which builds the table.
@@ -72,7 +82,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// `objects` in any order.
     pub fn new(mut objects: Vec<ObjectCode>) -> Self {
-        objects.sort_by_key(|object| object.code.start);
+        objects.sort_by_key(|object| object.image.code.start);
         Self { objects, cache: (0..CACHED).map(|_| AtomicU64::new(0)).collect() }
     }
 
@@ -84,8 +94,8 @@ impl Snapshot {
     /// The object with this instruction.
     #[inline]
     pub fn object(&self, address: u64) -> Option<&ObjectCode> {
-        let after = self.objects.partition_point(|object| object.code.start <= address);
-        self.objects.get(after.checked_sub(1)?).filter(|object| object.code.contains(&address))
+        let after = self.objects.partition_point(|object| object.image.code.start <= address);
+        self.objects.get(after.checked_sub(1)?).filter(|object| object.image.code.contains(&address))
     }
 
     /// The rule of an instruction.
@@ -102,7 +112,7 @@ impl Snapshot {
         let object = self.object(address).ok_or(WalkEnd::OutsideFiles)?;
         match &object.state {
             TableState::Built(table) => {
-                let number = table.rule((address - object.code.start) as u32);
+                let number = table.rule((address - object.image.code.start) as u32);
                 if let Some(word) = cached {
                     word.store(address << RULE_BITS | u64::from(number), Ordering::Relaxed);
                 }
@@ -120,6 +130,8 @@ impl Snapshot {
     pub fn function_start(&self, address: u64) -> Option<u64> {
         let object = self.object(address)?;
         let TableState::Built(table) = &object.state else { return None };
-        table.function_start((address - object.code.start) as u32).map(|start| object.code.start + u64::from(start))
+        table
+            .function_start((address - object.image.code.start) as u32)
+            .map(|start| object.image.code.start + u64::from(start))
     }
 }

@@ -336,7 +336,7 @@ pub fn is_indirect_call(code: &[u8; 8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{ObjectCode, TableState};
+    use crate::snapshot::{Image, ObjectCode, TableState};
 
     /// Every address outside of the page at 0x7000 would fault.
     struct OnePage;
@@ -355,7 +355,8 @@ mod tests {
     #[test]
     fn a_frame_pointer_with_another_value_causes_no_fault() {
         let code = 0x40_0000..0x41_0000;
-        let tables = Snapshot::new(vec![ObjectCode::new(code.clone(), TableState::LeftOut)]);
+        let image = Image { code: code.clone(), base: 0, file: "".into() };
+        let tables = Snapshot::new(vec![ObjectCode::new(image, TableState::LeftOut)]);
         for frame_pointer in [0x7ff8, 0x9000, 0x20_0000] {
             let registers = Registers { pc: code.start, stack_pointer: 0x7008, frame_pointer: Some(frame_pointer) };
             let mut walk = Walk::new(&tables, OnePage, registers, None);

@@ -19,8 +19,8 @@ fn tables_of_all_objects() -> MutexGuard<'static, ()> {
     spanprof_os::install_fault_guard();
     crate::refresh(&[]);
     let first_code: Vec<u64> =
-        crate::SNAPSHOT.borrow().unwrap().get().objects().iter().map(|object| object.code.start).collect();
-    crate::refresh(&first_code);
+        crate::SNAPSHOT.borrow().unwrap().get().objects().iter().map(|object| object.image.code.start).collect();
+    while crate::refresh(&first_code) {}
     turn
 }
 
@@ -106,6 +106,8 @@ global_asm!(
     "mov r10, [rbp - 8]",
     ".cfi_def_cfa r10, 0",
     "leave",
+    // GCC leaves this out: at two instructions the frame pointer of the caller is wrong.
+    ".cfi_restore rbp",
     "lea rsp, [r10 - 8]",
     ".cfi_def_cfa rsp, 8",
     "ret",
@@ -135,6 +137,29 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size unwind_test_perlasm, . - unwind_test_perlasm",
+    // Calls its argument with a trap after each instruction.
+    ".globl unwind_test_single_steps",
+    ".type unwind_test_single_steps, @function",
+    "unwind_test_single_steps:",
+    ".cfi_startproc",
+    "pushfq",
+    ".cfi_adjust_cfa_offset 8",
+    "or qword ptr [rsp], 0x100",
+    "popfq",
+    ".cfi_adjust_cfa_offset -8",
+    "sub rsp, 8",
+    ".cfi_adjust_cfa_offset 8",
+    "call rdi",
+    "add rsp, 8",
+    ".cfi_adjust_cfa_offset -8",
+    "pushfq",
+    ".cfi_adjust_cfa_offset 8",
+    "and qword ptr [rsp], -257",
+    "popfq",
+    ".cfi_adjust_cfa_offset -8",
+    "ret",
+    ".cfi_endproc",
+    ".size unwind_test_single_steps, . - unwind_test_single_steps",
     // Hand-written code without unwind information: a short one.
     ".balign 256",
     ".globl unwind_test_no_rule",
@@ -150,6 +175,7 @@ global_asm!(
 unsafe extern "C" {
     fn unwind_test_realigned(callee: extern "C" fn());
     fn unwind_test_perlasm(callee: extern "C" fn());
+    fn unwind_test_single_steps(body: extern "C" fn());
     fn unwind_test_no_rule();
 }
 
@@ -160,14 +186,14 @@ static FIRST_FAILED_PC: AtomicU64 = AtomicU64::new(0);
 static FIRST_FAILED_END: AtomicU64 = AtomicU64::new(0);
 static MAY_GUESS: AtomicBool = AtomicBool::new(false);
 
-/// Whether the stack passes through [`run_in_single_steps`] and ends at the root of the thread.
+/// Whether the stack passes through the function that traps and ends at the root of the thread.
 extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel's context on this thread's stack.
     let context = unsafe { &*context.cast::<libc::ucontext_t>() };
     let Some(tables) = UnwindTables::borrow() else { return };
     let mut walk = tables.walk_interrupted(ProcessMemory, context);
     let pc = walk.pc();
-    let runner = run_in_single_steps as *const () as u64;
+    let runner = unwind_test_single_steps as *const () as u64;
     let mut is_through_runner = false;
     let end = loop {
         is_through_runner |= walk.function_start() == Some(runner);
@@ -177,11 +203,6 @@ extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_v
     };
     STEPS.fetch_add(1, Ordering::Relaxed);
     let is_certain = MAY_GUESS.load(Ordering::Relaxed) || !walk.is_guessed();
-    // The runner changes the stack pointer in code that the compiler does not know.
-    let is_in_runner = tables.walk(ProcessMemory, at(pc)).function_start() == Some(runner);
-    if is_in_runner {
-        return;
-    }
     let is_right = is_through_runner && end == WalkEnd::Root && is_certain;
     if !is_right && FAILED_STEPS.fetch_add(1, Ordering::Relaxed) == 0 {
         FIRST_FAILED_PC.store(pc, Ordering::Relaxed);
@@ -190,18 +211,15 @@ extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_v
 }
 
 /// Calls `body` with a trap after each instruction; returns the number of instructions at which the walk was wrong.
-#[inline(never)]
 fn run_in_single_steps(body: extern "C" fn()) -> u64 {
-    // SAFETY: an all-zero action is a valid value; the flag of single steps is set and cleared by this function.
+    // SAFETY: an all-zero action is a valid value; the function sets and clears the flag of single steps.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_step as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(libc::SIGTRAP, &action, std::ptr::null_mut()), 0);
         FAILED_STEPS.store(0, Ordering::Relaxed);
-        asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
-        body();
-        asm!("pushfq", "and qword ptr [rsp], -257", "popfq");
+        unwind_test_single_steps(body);
     }
     FAILED_STEPS.load(Ordering::Relaxed)
 }
@@ -336,14 +354,34 @@ fn libraries_come_and_go_while_other_threads_walk() {
         }
         let until = std::time::Instant::now() + std::time::Duration::from_millis(500);
         while std::time::Instant::now() < until {
-            let all: Vec<u64> =
-                crate::SNAPSHOT.borrow().unwrap().get().objects().iter().map(|object| object.code.start).collect();
-            crate::refresh(&all);
+            let all: Vec<u64> = crate::SNAPSHOT
+                .borrow()
+                .unwrap()
+                .get()
+                .objects()
+                .iter()
+                .map(|object| object.image.code.start)
+                .collect();
+            while crate::refresh(&all) {}
         }
         stop.store(true, Ordering::Relaxed);
     });
     assert!(walks.load(Ordering::Relaxed) > 100);
     assert!(crate::stats().bytes < 16 << 20);
+}
+
+#[test]
+fn a_forked_child_walks_by_the_tables_of_its_parent_and_builds_none_again() {
+    let _turn = tables_of_all_objects();
+    spanprof_signal::count_forks();
+    crate::install_fork_reset();
+    let before = crate::stats();
+    spanprof_os::testing::in_child(|| {
+        compares_with_the_standard_unwinder();
+        // What is wanted is built already.
+        assert!(!crate::refresh(&crate::first_code()));
+        assert_eq!(crate::stats(), before);
+    });
 }
 
 /// Bytes of a signal stack that a handler uses, the kernel's frame included.

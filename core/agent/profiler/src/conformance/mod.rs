@@ -93,7 +93,7 @@ impl ScriptedEngine {
         let counters = Arc::new(Counters::default());
         let engine = Engine::new(
             EngineSettings { max_stacks: limits.stacks, ..engine_settings(config, None) },
-            system_access(&*runtime),
+            system_access(),
             runtime.clone(),
             resource,
             redactor,

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use spanprof_aggregate::runtime::NativeMapping;
-use spanprof_aggregate::runtime::Runtime;
 use spanprof_aggregate::{
     EngineSettings, NativeCode, NativeFunction, NativeSymbols, SlowLimit, SystemAccess, TailPolicy, WindowSettings,
     MAX_STACKS,
@@ -72,13 +71,10 @@ fn tail_policy(config: &Config) -> TailPolicy {
 const MAX_FILES: usize = 1024;
 
 /// The engine's access to this process.
-pub(crate) fn system_access(runtime: &dyn Runtime) -> SystemAccess {
+pub(crate) fn system_access() -> SystemAccess {
     // Its ring positions are those of an earlier engine.
     spanprof_os::forget_objects();
     spanprof_unwind::install_fork_reset();
-    // Before the first tick of most threads.
-    let [program, c_library, profiler] = spanprof_unwind::first_code();
-    spanprof_unwind::refresh(&[program, c_library, profiler, runtime.code_address()]);
     SystemAccess {
         profile_id: spanprof_os::random::bytes,
         seed: spanprof_os::random::number(),
@@ -141,7 +137,6 @@ impl NativeSymbols for ProcessSymbols {
     }
 
     fn refresh(&mut self, ring: &Ring) -> bool {
-        spanprof_unwind::refresh(&[]);
         spanprof_os::refresh_objects(ring.tail(), &|| ring.head())
     }
 

@@ -15,21 +15,12 @@ use std::ops::Range;
 
 use spanprof_signal::guarded;
 
+use crate::snapshot::Image;
+
 const MAX_SEGMENTS: usize = 64;
 /// Unwind information of one file: that of Chromium takes 20 MB.
 const MAX_UNWIND_BYTES: usize = 64 << 20;
 const CHUNK_BYTES: usize = 256 << 10;
-
-/// A mapped file with code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Image {
-    /// Addresses of its code.
-    pub code: Range<u64>,
-    /// Address of its first byte.
-    base: u64,
-    /// Device, inode and path.
-    file: String,
-}
 
 /// The copied `.eh_frame` of an image.
 pub(super) struct UnwindInformation {
@@ -86,7 +77,7 @@ fn images_of(maps: &str) -> Vec<Image> {
         if mapping.is_code {
             match images.last_mut().filter(|image| image.base == base) {
                 Some(image) => image.code.end = mapping.addresses.end,
-                None => images.push(Image { code: mapping.addresses.clone(), base, file: mapping.file.to_owned() }),
+                None => images.push(Image { code: mapping.addresses.clone(), base, file: mapping.file.into() }),
             }
         }
         if mapping.offset == 0 {
@@ -104,7 +95,7 @@ struct ProgramSegment {
 
 impl Image {
     /// Its unwind information; `None` if it has none, or another file is mapped there meanwhile.
-    pub fn unwind_information(&self) -> Option<UnwindInformation> {
+    pub(super) fn unwind_information(&self) -> Option<UnwindInformation> {
         let segments = self.segments()?;
         let index = segments.iter().find(|segment| segment.kind == libc::PT_GNU_EH_FRAME)?.addresses.start;
         let [1, 0x1b, _, _, a, b, c, d] = read(index)? else { return None };
@@ -234,7 +225,7 @@ mod tests {
     fn an_image_that_is_no_longer_mapped_has_no_unwind_information() {
         let images = images();
         let c_library = images.iter().find(|image| image.code.contains(&(libc::getenv as *const () as u64))).unwrap();
-        let other = Image { file: "fe:00 1 /tmp/other.so".to_owned(), ..c_library.clone() };
+        let other = Image { file: "fe:00 1 /tmp/other.so".into(), ..c_library.clone() };
         assert!(other.unwind_information().is_none());
         assert!(Image { base: 4096, ..other }.unwind_information().is_none());
     }

@@ -14,10 +14,9 @@ use spanprof_os::{LoaderCounts, PerProcess};
 
 use crate::end::WalkEnd;
 use crate::rule::RuleNumbers;
-use crate::snapshot::{ObjectCode, Snapshot, TableState};
+use crate::snapshot::{Image, ObjectCode, Snapshot, TableState};
 use crate::table::UnwindTable;
 use crate::SNAPSHOT;
-use image::Image;
 
 /// Limit for all tables together.
 const MAX_TABLE_BYTES: usize = 16 << 20;
@@ -40,7 +39,6 @@ pub struct UnwindTableStats {
     pub rules: usize,
 }
 
-#[derive(Default)]
 struct Builder {
     numbers: RuleNumbers,
     objects: Vec<(Image, TableState)>,
@@ -62,22 +60,18 @@ unsafe impl Send for ReplacedSnapshot {}
 
 static BUILDER: PerProcess<Mutex<Builder>> = PerProcess::empty();
 
-/// Lists objects that were loaded, and builds the tables that walks asked for and those of the objects that contain the code
-/// addresses `first`. Called by the drain thread once per drain; takes 10 ns when nothing changed, 15 to 20 ms per MB of unwind
+/// Lists objects that were loaded, and builds one of the tables that walks asked for or that contain the code addresses `first`. True if
+/// there are more. Called by the drain thread at each wakeup; takes 10 ns when nothing changed, 15 to 20 ms per MB of unwind
 /// information that is read.
-pub fn refresh(first: &[u64]) {
-    BUILDER.with(|builder| {
-        if let Ok(mut builder) = builder.try_lock() {
-            builder.refresh(first);
-        }
-    });
+pub fn refresh(first: &[u64]) -> bool {
+    BUILDER.with(|builder| builder.try_lock().is_ok_and(|mut builder| builder.refresh(first)))
 }
 
-/// Code of the objects that are in most stacks: the program, the C library, and the object with this function.
-pub fn first_code() -> [u64; 3] {
+/// Code of the objects that are in most stacks: the program and the C library.
+pub fn first_code() -> [u64; 2] {
     // SAFETY: getauxval reads the auxiliary vector; returns 0 for missing entries.
     let entry_of_program = unsafe { libc::getauxval(libc::AT_ENTRY) };
-    [entry_of_program, libc::getauxval as *const () as u64, first_code as *const () as u64]
+    [entry_of_program, libc::getauxval as *const () as u64]
 }
 
 /// The tables of this process.
@@ -100,11 +94,31 @@ pub fn stats() -> UnwindTableStats {
     stats
 }
 
+impl Default for Builder {
+    /// With the tables of the snapshot, which a forked child has from its parent.
+    fn default() -> Self {
+        let inherited = |object: &ObjectCode| (object.image.clone(), object.state.clone());
+        let objects = SNAPSHOT.borrow().map(|snapshot| snapshot.get().objects().iter().map(inherited).collect());
+        Self {
+            numbers: RuleNumbers::default(),
+            objects: objects.unwrap_or_default(),
+            counts: None,
+            next_listing: None,
+            unknown_code: 0,
+            replaced: Vec::new(),
+        }
+    }
+}
+
 impl Builder {
-    fn refresh(&mut self, first: &[u64]) {
+    fn refresh(&mut self, first: &[u64]) -> bool {
         let is_listed = self.list_if_changed();
-        let is_built = self.build_wanted(first);
-        if is_listed || is_built {
+        let mut wanted = self.wanted(first).into_iter();
+        let next = wanted.next();
+        if let Some(object) = next {
+            self.build(object);
+        }
+        if is_listed || next.is_some() {
             self.publish();
         }
         if SNAPSHOT.is_unused() {
@@ -113,6 +127,7 @@ impl Builder {
                 drop(unsafe { Box::from_raw(snapshot.0) });
             }
         }
+        wanted.next().is_some()
     }
 
     fn list_if_changed(&mut self) -> bool {
@@ -149,31 +164,30 @@ impl Builder {
         true
     }
 
-    fn build_wanted(&mut self, first: &[u64]) -> bool {
-        let wanted = wanted_code();
-        let mut bytes: usize = self.objects.iter().map(|(_, state)| state.bytes()).sum();
-        let mut is_built = false;
-        for (image, state) in &mut self.objects {
-            let is_wanted =
-                wanted.contains(&image.code.start) || first.iter().any(|address| image.code.contains(address));
-            if !is_wanted || !matches!(state, TableState::Missing) {
-                continue;
-            }
-            let numbers = &mut self.numbers;
-            // No input is known to make the parser panic.
-            let table = catch_unwind(AssertUnwindSafe(|| table_of(image, numbers))).ok().flatten();
-            *state = match table.filter(|table| bytes + table.bytes() <= MAX_TABLE_BYTES) {
-                Some(table) => TableState::Built(Arc::new(table)),
-                None => TableState::LeftOut,
-            };
-            bytes += state.bytes();
-            is_built = true;
-        }
-        is_built
+    /// Positions of the objects whose table is missing and needed.
+    fn wanted(&self, first: &[u64]) -> Vec<usize> {
+        let by_walks = wanted_code();
+        let is_wanted = |image: &Image| {
+            by_walks.contains(&image.code.start) || first.iter().any(|address| image.code.contains(address))
+        };
+        let missing = self.objects.iter().enumerate().filter(|(_, (_, state))| matches!(state, TableState::Missing));
+        missing.filter(|(_, (image, _))| is_wanted(image)).map(|(position, _)| position).collect()
+    }
+
+    fn build(&mut self, position: usize) {
+        let bytes: usize = self.objects.iter().map(|(_, state)| state.bytes()).sum();
+        let Some((image, state)) = self.objects.get_mut(position) else { return };
+        let numbers = &mut self.numbers;
+        // No input is known to make the parser panic.
+        let table = catch_unwind(AssertUnwindSafe(|| table_of(image, numbers))).ok().flatten();
+        *state = match table.filter(|table| bytes + table.bytes() <= MAX_TABLE_BYTES) {
+            Some(table) => TableState::Built(Arc::new(table)),
+            None => TableState::LeftOut,
+        };
     }
 
     fn publish(&mut self) {
-        let object = |(image, state): &(Image, TableState)| ObjectCode::new(image.code.clone(), state.clone());
+        let object = |(image, state): &(Image, TableState)| ObjectCode::new(image.clone(), state.clone());
         let snapshot = Box::into_raw(Box::new(Snapshot::new(self.objects.iter().map(object).collect())));
         // SAFETY: leaked here; the result is freed by `refresh` after `is_unused`.
         let replaced = unsafe { SNAPSHOT.replace(snapshot) };
@@ -187,7 +201,7 @@ impl Builder {
 fn wanted_code() -> Vec<u64> {
     let Some(snapshot) = SNAPSHOT.borrow() else { return Vec::new() };
     let objects = snapshot.get().objects().iter();
-    objects.filter(|object| object.is_wanted.load(Ordering::Relaxed)).map(|object| object.code.start).collect()
+    objects.filter(|object| object.is_wanted.load(Ordering::Relaxed)).map(|object| object.image.code.start).collect()
 }
 
 fn table_of(image: &Image, numbers: &mut RuleNumbers) -> Option<UnwindTable> {

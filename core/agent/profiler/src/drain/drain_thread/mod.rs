@@ -119,7 +119,7 @@ impl<'a> DrainThread<'a> {
     fn new(session: &'a Session, config: &Config) -> Self {
         let engine = Engine::new(
             engine_settings(config, session.sampling.cpu_quota),
-            system_access(&*session.runtime),
+            system_access(),
             session.runtime.clone(),
             session.outputs.resource.load_full(),
             ProfileRedactor::new(session.outputs.redaction.clone()),
@@ -154,7 +154,10 @@ impl<'a> DrainThread<'a> {
             // Also in an idle process, which has no samples.
             self.engine.open(spanprof_os::monotonic_ns());
         }
-        let reason = self.session.inbox.wait(self.sleep_ns());
+        let [program, c_library] = spanprof_unwind::first_code();
+        let is_table_missing = spanprof_unwind::refresh(&[program, c_library, self.session.runtime.code_address()]);
+        let sleep_ns = if is_table_missing { Some(0) } else { self.sleep_ns() };
+        let reason = self.session.inbox.wait(sleep_ns);
         if self.session.is_superseded() {
             return self.leave_to_later_run();
         }
