@@ -49,10 +49,18 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
     "clock.scans" "scans" "Scans of the process's threads.";
     "clock.rearmed" "clocks" "Clocks rearmed because their signal was lost.";
     "native.tables" "tables" Gauge "Loaded files with a table of unwind rules. It is built when a stack first meets the file.";
-    "native.table_bytes" "bytes" Gauge "Memory of these tables.";
-    "native.tables_left_out" "files" Gauge "Files without a table: they have no unwind information, or all tables together would exceed 16 MiB.";
-    "native.walk_ends.<end>" "walks" ProcessCounter "Walks of native stacks by their end: `root` and `stopped` are complete; `outside_files` is \
-        generated code, `table_missing` a file that was just loaded, `no_table` a file without a table, `no_rule` code without unwind information.";
+    "native.table_bytes" "bytes" Gauge "Memory of all tables of unwind rules.";
+    "native.tables_left_out" "files" Gauge "Files without a table of unwind rules: they have no unwind information, or all tables together would \
+        exceed 16 MiB.";
+    "native.walk_ends.root" "walks" ProcessCounter "Native walks that reached the first function of the thread.";
+    "native.walk_ends.outside_files" "walks" ProcessCounter "Native walks that reached generated code, which the language continues.";
+    "native.walk_ends.table_missing" "walks" ProcessCounter "Native walks that met a file without a table yet; the drain thread then builds it.";
+    "native.walk_ends.no_table" "walks" ProcessCounter "Native walks that ended in a file whose table was left out.";
+    "native.walk_ends.no_rule" "walks" ProcessCounter "Native walks that ended in code without unwind information, as most hand-written assembly.";
+    "native.walk_ends.unknown_register" "walks" ProcessCounter "Native walks whose rule needed a register that was not known.";
+    "native.walk_ends.invalid_frame" "walks" ProcessCounter "Native walks whose rule led to an address outside of the stack.";
+    "native.walk_ends.faulted_read" "walks" ProcessCounter "Native walks that met unreadable memory.";
+    "native.walk_ends.stopped" "walks" ProcessCounter "Native walks with all frames that were needed, or at `max_stack_depth`.";
     "dropped.<reason>" "samples" ProcessCounter "Samples lost, or kept without frames, by drop reason.";
     "heap.samples" "samples" ProcessCounter "Allocation samples.";
     "heap.samples_freed" "samples" ProcessCounter "Sampled objects that were freed.";
