@@ -236,6 +236,20 @@ fn a_native_program_sends_labelled_stacks_and_exact_totals() {
     assert_eq!(stats.counter("export.0.sent"), 1);
     assert!(stats.counter("samples.cpu") > 20, "{stats:?}");
     assert!(!profiler.is_running());
+
+    // Receivers find the file and the function of each native frame.
+    let program = std::env::current_exe().unwrap();
+    let build_ids = data.profiles().flat_map(|(_, profile)| &profile.samples).find_map(|sample| {
+        let mut locations = data.dictionary.get_stack(sample.stack).iter().map(|id| data.dictionary.get_location(*id));
+        let location = locations.find(|location| location.address != 0)?;
+        let mapping = data.dictionary.get_mapping(location.mapping);
+        assert!((mapping.memory_start..mapping.memory_limit).contains(&location.address));
+        let is_of_program = data.dictionary.get_string(mapping.filename) == program.to_str().unwrap();
+        is_of_program.then_some(mapping.attributes)
+    });
+    let keys = data.dictionary.attributes_of(build_ids.expect("an address in the program"));
+    let keys: Vec<_> = keys.map(|attribute| attribute.key).collect();
+    assert_eq!(keys, ["process.executable.build_id.gnu", "process.executable.build_id.htlhash"]);
 }
 
 #[test]
