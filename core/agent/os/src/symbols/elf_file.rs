@@ -134,7 +134,7 @@ impl<'data, R: ReadRef<'data>> ElfFile<'data, R> {
         let mut chunk = vec![0; CHUNK_SYMBOLS * SYMBOL_BYTES];
         for from in (0..count).step_by(CHUNK_SYMBOLS) {
             let chunk = chunk.get_mut(..CHUNK_SYMBOLS.min(count - from) * SYMBOL_BYTES)?;
-            read(offset + (from * SYMBOL_BYTES) as u64, chunk)?;
+            read(offset.checked_add((from * SYMBOL_BYTES) as u64)?, chunk)?;
             for symbol in chunk.chunks_exact(SYMBOL_BYTES).filter_map(FunctionSymbol::read) {
                 if symbol.len == 0 {
                     let len = end_of_section(symbol.section).and_then(|end| end.checked_sub(symbol.address));

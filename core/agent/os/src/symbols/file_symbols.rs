@@ -217,7 +217,7 @@ impl SymbolTable {
         let bytes = match &self.strings {
             StringTable::InFile(strings) => {
                 let file = File::open(&strings.path).ok().filter(|file| identity_of(file) == Some(strings.identity))?;
-                let read = file.read_at(&mut bytes, strings.offset + u64::from(name)).ok()?;
+                let read = file.read_at(&mut bytes, strings.offset.checked_add(u64::from(name))?).ok()?;
                 bytes.get(..read)?
             }
             StringTable::Unpacked(strings) => strings.get(name as usize..)?,
@@ -443,6 +443,39 @@ mod tests {
         let directory = TestDirectory::new("broken-symbols");
         for content in contents {
             assert!(symbols_of(&directory.write("library.so", &content)).is_none());
+        }
+    }
+
+    #[test]
+    fn files_with_changed_bytes_end_in_no_panic() {
+        let mut with_build_id = written_function("compute", 16, 8);
+        add_build_id(&mut with_build_id, [1, 2, 3, 4]);
+        // Headers of segments, which the other file has not.
+        let mut program = vec![0; 4096];
+        File::open("/proc/self/exe").unwrap().read_exact(&mut program).unwrap();
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        for mut content in [with_build_id.write().unwrap(), program] {
+            for _ in 0..20_000 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let index = random as usize % content.len();
+                let before = std::mem::replace(&mut content[index], (random >> 32) as u8);
+                let data = &*content;
+                if let Some(elf) = ElfFile::parse(data) {
+                    let copy = |offset: u64, chunk: &mut [u8]| {
+                        chunk.copy_from_slice(data.get(usize::try_from(offset).ok()?..)?.get(..chunk.len())?);
+                        Some(())
+                    };
+                    elf.functions(SHT_SYMTAB, elf.first_address(), MAX_SYMBOLS, copy);
+                    elf.section(b".gnu_debugdata");
+                    let _ = (elf.build_id(), elf.code_segments(), elf.has_code(), elf.unwind_index());
+                }
+                // One of 16 changes stays.
+                if random >> 40 & 15 != 0 {
+                    content[index] = before;
+                }
+            }
         }
     }
 

@@ -65,9 +65,9 @@ impl ObjectFile {
         if word(index)? != UNWIND_INDEX {
             return None;
         }
-        let entry = |number: u32| index + 12 + u64::from(number) * 8;
+        let entry = |number: u32| index.wrapping_add(12 + u64::from(number) * 8);
         let start = |number: u32| Some(index.wrapping_add(offset(entry(number))?));
-        let (mut low, mut high) = (0, word(index + 8)?.min(MAX_UNWIND_ENTRIES));
+        let (mut low, mut high) = (0, word(index.wrapping_add(8))?.min(MAX_UNWIND_ENTRIES));
         while low < high {
             let middle = low + (high - low) / 2;
             if start(middle)? <= pc {
@@ -79,9 +79,9 @@ impl ObjectFile {
         let number = low.checked_sub(1)?;
         let start = start(number)?;
         // The entry of the function: its length and that of its header, then where it begins and how long it is.
-        let entry = index.wrapping_add(offset(entry(number) + 4)?) + 8;
+        let entry = index.wrapping_add(offset(entry(number).wrapping_add(4))?).wrapping_add(8);
         let is_of_function = entry.wrapping_add(offset(entry)?) == start;
-        (is_of_function && pc - start < u64::from(word(entry + 4)?)).then_some(start)
+        (is_of_function && pc.wrapping_sub(start) < u64::from(word(entry.wrapping_add(4))?)).then_some(start)
     }
 }
 
