@@ -29,7 +29,7 @@ use spanprof_aggregate::runtime::{
 };
 use spanprof_profiler::binding::{lock_waits_are_reported, log, self_walks_requested, SelfWalks};
 use spanprof_profiler::{LogLevel, ProfilerHandle};
-use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
+use spanprof_signal::{CaptureFn, CaptureOtherFn, ProcessMemory, RawFrame, SampleKind};
 
 use capture::{call_trace, thread_rows};
 use events::java_locks::JavaLocks;
@@ -45,7 +45,7 @@ use vm::layout_reader::read_layout;
 use vm::raw_frame::{self, FrameKind};
 use vm::structs::{VmLibrary, VmStructs};
 use vm::{flags, memory};
-use walk::environment::set_vm_function;
+use walk::environment::{set_vm_function, WalkEnvironment};
 use walk::walker;
 
 pub use callbacks::own_scope;
@@ -259,6 +259,10 @@ impl Runtime for JavaRuntime {
             ("process.runtime.version".to_owned(), self.java_version.to_string()),
             ("telemetry.sdk.language".to_owned(), "java".to_owned()),
         ]
+    }
+
+    fn code_address(&self) -> u64 {
+        ProcessMemory.vm_function() as u64
     }
 
     fn capture(&self) -> CaptureFn {

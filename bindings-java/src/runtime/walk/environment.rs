@@ -98,6 +98,12 @@ pub trait WalkEnvironment: VmMemory {
         false
     }
 
+    /// Whether functions of the VM are written among them.
+    #[inline(always)]
+    fn shows_runtime(self) -> bool {
+        false
+    }
+
     /// An address in the code of the VM's library; 0 if it is unknown.
     #[inline(always)]
     fn vm_function(self) -> usize {
@@ -162,6 +168,11 @@ impl WalkEnvironment for ProcessMemory {
     #[inline(always)]
     fn shows_native_callees(self) -> bool {
         spanprof_unwind::shows_native_callees()
+    }
+
+    #[inline(always)]
+    fn shows_runtime(self) -> bool {
+        spanprof_unwind::shows_runtime()
     }
 
     #[inline(always)]

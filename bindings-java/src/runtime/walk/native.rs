@@ -34,8 +34,8 @@ enum NativeEnd {
     Caller { caller: NativeCaller, is_guessed: bool },
     /// In the first function of the thread.
     Root,
-    /// Callers are missing.
-    Early,
+    /// Callers are missing, for this reason.
+    Early(DropReason),
     /// A table is not built yet: the stack has no native callers, as without tables.
     Unknown,
     /// The stack has no more space.
@@ -75,13 +75,20 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
                 return StepResult::End;
             }
             NativeEnd::Root => self.stack.truncate(begin),
-            NativeEnd::Early | NativeEnd::Unknown => {}
+            NativeEnd::Early(_) | NativeEnd::Unknown => {}
         }
         if anchor_sp.is_none() && self.has_java {
             return StepResult::Broken(Cause::Native);
         }
-        let is_gap = self.memory.shows_native_callees() && !matches!(end, NativeEnd::Unknown);
-        if is_gap && !self.stack.push(RawFrame::reason(DropReason::InvalidFrame)) || anchor_sp.is_none() {
+        let gap = match end {
+            NativeEnd::Early(reason) => Some(reason),
+            NativeEnd::Unknown => None,
+            _ => Some(DropReason::InvalidFrame),
+        };
+        let is_full = gap
+            .filter(|_| self.memory.shows_native_callees())
+            .is_some_and(|reason| !self.stack.push(RawFrame::reason(reason)));
+        if is_full || anchor_sp.is_none() {
             return StepResult::End;
         }
         self.resume_at_anchor(self.anchor)
@@ -107,11 +114,15 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
             ),
         };
         // Between Java frames, functions of the VM say nothing about the program.
-        let hidden = if self.leaf { 0..0 } else { tables.code_of_file(self.memory.vm_function() as u64) };
+        let hidden = if self.leaf || self.memory.shows_runtime() {
+            0..0
+        } else {
+            tables.code_of_file(self.memory.vm_function() as u64)
+        };
         let is_shown = self.memory.shows_native_callees();
         let limit = anchor_sp.unwrap_or(self.limit) as u64;
         let begin = self.stack.len();
-        let (mut certain_frames, mut is_guessed) = (begin, false);
+        let (mut certain_frames, mut is_guessed, mut reason) = (begin, false, DropReason::UnknownCallers);
         for index in 0..MAX_NATIVE_FRAMES {
             let is_leaf = self.leaf && index == 0;
             let pc = walk.pc();
@@ -149,11 +160,14 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
                     self.stack.truncate(begin);
                     return NativeEnd::Unknown;
                 }
-                _ => break,
+                _ => {
+                    reason = end.missing_callers().unwrap_or(reason);
+                    break;
+                }
             }
         }
         self.stack.truncate(certain_frames);
-        NativeEnd::Early
+        NativeEnd::Early(reason)
     }
 
     /// The caller to which a frame leads, if it is generated code.
