@@ -26,9 +26,9 @@ class Sample:
 
     @property
     def leaf(self) -> str:
-        """The running function of Python, or the reason for which there is none: native code has no lines."""
+        """The running function of Python, or the reason for which there is none: native code has a file without lines."""
         frames = zip(self.frames, self.lines)
-        return next((name for name, (file, line) in frames if line or not file), self.frames[0] if self.frames else "")
+        return next((name for name, (file, line) in frames if line or "/" not in file), self.frames[0] if self.frames else "")
 
 
 @dataclass

@@ -19,8 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use spanprof_signal::heap::HEAP;
 use spanprof_signal::{RawFrame, RawStack, SelectedAllocation, ThreadSampling};
+use spanprof_unwind::Registers;
 
-use super::walk::calling_thread::{set_entry_frames, walk_callers, walk_calling_thread, WalkStart};
+use super::walk::calling_thread::{set_entry_frames, walk_callers, walk_calling_thread};
 use spanprof_os::thread_sampling::{deduct, select, set_own_sampling};
 
 /// End of the path of this file in debug information: the functions in it are inlined in an optimized program.
@@ -100,7 +101,7 @@ unsafe fn count_alloc<A: GlobalAlloc>(inner: &A, layout: Layout) -> *mut u8 {
     let selected = select(layout.size());
     // SAFETY: the caller's contract.
     let object = unsafe { inner.alloc(layout) };
-    record(object, layout.size(), selected, &WalkStart::here())
+    record(object, layout.size(), selected, &Registers::here())
 }
 
 /// # Safety
@@ -111,7 +112,7 @@ unsafe fn count_alloc_zeroed<A: GlobalAlloc>(inner: &A, layout: Layout) -> *mut 
     let selected = select(layout.size());
     // SAFETY: the caller's contract.
     let object = unsafe { inner.alloc_zeroed(layout) };
-    record(object, layout.size(), selected, &WalkStart::here())
+    record(object, layout.size(), selected, &Registers::here())
 }
 
 /// # Safety
@@ -132,7 +133,7 @@ unsafe fn realloc_live<A: GlobalAlloc>(
     if object.is_null() && was_live {
         HEAP.count_lost();
     }
-    record(object, bytes, selected, &WalkStart::here())
+    record(object, bytes, selected, &Registers::here())
 }
 
 /// # Safety
@@ -145,7 +146,7 @@ unsafe fn dealloc_live<A: GlobalAlloc>(inner: &A, object: *mut u8, layout: Layou
     unsafe { inner.dealloc(object, layout) }
 }
 
-fn record(object: *mut u8, bytes: usize, selected: Option<SelectedAllocation>, start: &WalkStart) -> *mut u8 {
+fn record(object: *mut u8, bytes: usize, selected: Option<SelectedAllocation>, start: &Registers) -> *mut u8 {
     match selected {
         None => {}
         Some(SelectedAllocation::Sample(interval)) => {
@@ -159,7 +160,7 @@ fn record(object: *mut u8, bytes: usize, selected: Option<SelectedAllocation>, s
 /// Calls of the last probe, leaf first; 0 ends the list.
 static PROBE: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
-fn store_probe(start: &WalkStart) {
+fn store_probe(start: &Registers) {
     let mut frames = [RawFrame::default(); PROBE.len()];
     let mut stack = RawStack::new(&mut frames);
     walk_callers(start, &mut stack, |_| false);

@@ -11,7 +11,8 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use spanprof_profiler::binding::{awaits_are_reported, count_unrecorded_await, LockWait, WaitStart};
 use spanprof_signal::SampleFlags;
 
-use super::walk::{walk_calling_thread, WalkStart};
+use super::walk::walk_calling_thread;
+use spanprof_unwind::Registers;
 
 /// Walks in 1.07 s, about 1 % of a processor at 1.8 µs each. Further waits of that time are counted only.
 const MAX_WALKS: u64 = 5_000;
@@ -111,7 +112,7 @@ impl AwaitWaker {
         }
     }
 
-    fn keep_stack(&self, from: &WalkStart) {
+    fn keep_stack(&self, from: &Registers) {
         let mut wait = self.wait();
         if let (None, Some(start)) = (&*wait, WaitStart::of_await()) {
             *wait = LockWait::begin_at(start, 0, |stack| {
@@ -137,7 +138,7 @@ unsafe fn clone(data: *const ()) -> RawWaker {
         POLLED.set(KEPT);
         if may_walk() {
             // SAFETY: the waker that is cloned has a reference.
-            unsafe { &*data }.keep_stack(&WalkStart::here());
+            unsafe { &*data }.keep_stack(&Registers::here());
         } else {
             count_unrecorded_await();
         }

@@ -10,8 +10,8 @@ use std::sync::{LockResult, TryLockError, TryLockResult};
 use spanprof_signal::SampleFlags;
 
 use super::guard::{LockGuard, WaitOfGuard};
-use crate::runtime::walk::WalkStart;
 use spanprof_profiler::binding::{LockWait, WaitStart};
+use spanprof_unwind::Registers;
 
 /// Attempts before the waiter walks its stack, as many as the standard library makes before it blocks
 /// (library/std/src/sys/sync/mutex/futex.rs, Rust 1.88–1.95). Most waits for short critical sections end meanwhile.
@@ -67,12 +67,12 @@ fn attempt_again<G>(try_lock: &impl Fn() -> TryLockResult<G>, wait: &mut Option<
             Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
         }
     }
-    *wait = begin_wait(start, &WalkStart::here());
+    *wait = begin_wait(start, &Registers::here());
     None
 }
 
 /// Walks the stack of the waiting thread, from the caller of the function of `walk_start`.
-fn begin_wait(start: WaitStart, walk_start: &WalkStart) -> Option<Box<LockWait>> {
+fn begin_wait(start: WaitStart, walk_start: &Registers) -> Option<Box<LockWait>> {
     LockWait::begin_at(start, 0, |stack| {
         crate::runtime::walk::walk_calling_thread(walk_start, stack);
         SampleFlags(0)

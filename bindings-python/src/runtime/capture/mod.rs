@@ -31,7 +31,7 @@ mod recorded_stack_tests;
 pub mod recording;
 
 use spanprof_signal::{Captured, DropReason, HandlerContext, Memory, ProcessMemory, RawFrame, RawStack, SampleFlags};
-use spanprof_unwind::{shows_native_callees, UnwindTables, Walk};
+use spanprof_unwind::{shows_native_callees, Registers, UnwindTables, Walk};
 
 use super::interpreter;
 use super::interpreter::layout::FrameChain;
@@ -87,6 +87,24 @@ pub fn walk_calling_thread(stack: &mut RawStack<'_>) -> Captured {
     // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
     let thread = unsafe { (interpreter.current_thread)() } as usize;
     walk(&FrameReader::of_process(interpreter), thread, None, stack, &mut ActivationList::empty())
+}
+
+/// As [`walk_calling_thread`], with the native callers of the function that has these registers: not those in this library.
+pub fn walk_native_callers(registers: &Registers, stack: &mut RawStack<'_>) -> Captured {
+    let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
+    // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
+    let thread = unsafe { (interpreter.current_thread)() } as usize;
+    let mut activations = ActivationList::empty();
+    let captured = walk(&FrameReader::of_process(interpreter), thread, None, stack, &mut activations);
+    let Some(tables) = UnwindTables::borrow().filter(|_| shows_native_callees()) else { return captured };
+    let own_code = tables.code_of_file(registers.pc);
+    let mut walk = tables.walk(ProcessMemory, *registers);
+    while own_code.contains(&walk.pc()) {
+        if walk.step().is_err() {
+            return captured;
+        }
+    }
+    with_native_frames(&mut walk, &activations, captured, stack)
 }
 
 /// As [`walk_calling_thread`]; a stack that cannot be walked becomes the frame of the reason. Returns the flags of a sample.

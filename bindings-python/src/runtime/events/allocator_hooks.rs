@@ -26,8 +26,9 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use spanprof_signal::heap::{thread_pointer, HEAP};
+use spanprof_unwind::Registers;
 
-use crate::runtime::capture::walk_calling_thread;
+use crate::runtime::capture::walk_native_callers;
 
 /// The functions that allocate, in both kinds of allocators.
 #[derive(Clone, Copy)]
@@ -310,7 +311,8 @@ fn allocate<const DOMAIN: usize, const SMALL_ONLY: bool>(
         let requested = if is_enlarged { LARGEST_SMALL + 1 } else { bytes };
         let object = pass_on(is_small, || call(requested));
         if !object.is_null() || !is_enlarged {
-            HEAP.record_sample(object as usize, bytes, interval, walk_calling_thread);
+            let registers = Registers::here();
+            HEAP.record_sample(object as usize, bytes, interval, |stack| walk_native_callers(&registers, stack));
             return object;
         }
         HEAP.count_lost();

@@ -7,6 +7,8 @@
 //! | registers in the kernel's `ucontext_t` | 40 bytes from its start, in the order of `REG_R8` … (`sysdeps/unix/sysv/linux/x86/sys/ucontext.h`) | glibc 2.17–2.43, musl |
 //! | the context of a handler's frame | at the stack pointer in `__restore_rt` (`arch/x86/include/asm/sigframe.h`: `rt_sigframe`) | Linux 2.6–6.18 |
 
+use std::arch::asm;
+
 use spanprof_signal::Memory;
 
 use crate::end::WalkEnd;
@@ -25,6 +27,27 @@ pub struct Registers {
 }
 
 impl Registers {
+    /// Of the function in which this is inlined. It must not return before the walk.
+    #[inline(always)]
+    pub fn here() -> Self {
+        let (pc, stack_pointer, frame_pointer);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: copies registers; accesses no memory.
+        unsafe {
+            asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp",
+                out(reg) pc, out(reg) stack_pointer, out(reg) frame_pointer,
+                options(nomem, nostack, preserves_flags));
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: copies registers; accesses no memory.
+        unsafe {
+            asm!("adr {}, .", "mov {}, sp", "mov {}, x29",
+                out(reg) pc, out(reg) stack_pointer, out(reg) frame_pointer,
+                options(nomem, nostack, preserves_flags));
+        }
+        Self { pc, stack_pointer, frame_pointer: Some(frame_pointer) }
+    }
+
     /// Of the interrupted function.
     #[cfg(target_arch = "x86_64")]
     #[inline]

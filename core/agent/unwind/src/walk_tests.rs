@@ -1,6 +1,6 @@
 //! Walks in this process: against the unwinder of the standard library, and at each instruction of functions with every kind of rule.
 
-use std::arch::{asm, global_asm};
+use std::arch::global_asm;
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,17 +24,6 @@ fn tables_of_all_objects() -> MutexGuard<'static, ()> {
     turn
 }
 
-#[inline(always)]
-fn registers_here() -> Registers {
-    let (pc, stack_pointer, frame_pointer);
-    // SAFETY: copies registers; accesses no memory.
-    unsafe {
-        asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp",
-            out(reg) pc, out(reg) stack_pointer, out(reg) frame_pointer, options(nomem, nostack, preserves_flags));
-    }
-    Registers { pc, stack_pointer, frame_pointer: Some(frame_pointer) }
-}
-
 /// The addresses of a walk, leaf first, and its end.
 fn addresses(walk: &mut Walk<'_, ProcessMemory>) -> (Vec<u64>, WalkEnd) {
     let mut addresses = Vec::new();
@@ -55,7 +44,7 @@ fn compares_with_the_standard_unwinder() {
         true
     });
     let tables = UnwindTables::borrow().unwrap();
-    let (walked, end) = addresses(&mut tables.walk(ProcessMemory, registers_here()));
+    let (walked, end) = addresses(&mut tables.walk(ProcessMemory, Registers::here()));
     assert_eq!(end, WalkEnd::Root);
     // The calls in this function differ.
     let own = compares_with_the_standard_unwinder as *const () as u64;
@@ -303,7 +292,7 @@ fn a_walk_from_a_handler_continues_in_the_interrupted_function() {
     #[inline(never)]
     extern "C" fn handler(_: libc::c_int) {
         let tables = UnwindTables::borrow().unwrap();
-        let (walked, end) = addresses(&mut tables.walk(ProcessMemory, registers_here()));
+        let (walked, end) = addresses(&mut tables.walk(ProcessMemory, Registers::here()));
         assert_eq!(end, WalkEnd::Root);
         *ACROSS_SIGNAL.lock().unwrap() = walked;
     }
@@ -346,7 +335,7 @@ fn libraries_come_and_go_while_other_threads_walk() {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     let tables = UnwindTables::borrow().unwrap();
-                    let (walked, end) = addresses(&mut tables.walk(ProcessMemory, registers_here()));
+                    let (walked, end) = addresses(&mut tables.walk(ProcessMemory, Registers::here()));
                     assert!(end == WalkEnd::Root && walked.len() > 4, "{end:?} {walked:x?}");
                     walks.fetch_add(1, Ordering::Relaxed);
                 }

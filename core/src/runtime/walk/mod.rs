@@ -6,7 +6,7 @@ mod frames;
 mod interrupted_thread;
 mod waiting_thread;
 
-pub(crate) use calling_thread::{walk_calling_thread, WalkStart};
+pub(crate) use calling_thread::walk_calling_thread;
 pub(crate) use interrupted_thread::{capture_native, walk_self};
 pub(crate) use waiting_thread::walk_waiting_thread;
 
