@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::native_symbols::{frame_of_function, NativeCode, NativeFunction, NativeSymbols};
+use super::native_symbols::{frame_of_function, NativeCode, NativeFunction, NativeSymbols, OWN_CODE};
 use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
 use crate::runtime::{Frame, FrameType, NativeMapping, NativePlace, NativeRole, Runtime};
@@ -192,10 +192,10 @@ impl LocationTable {
         self.native_roles[position] = role;
     }
 
-    /// Whether it is native code that has the name of its file only.
+    /// Whether it is native code that has the name of its file only, as that of this profiler.
     pub fn is_unnamed(&self, location: LocationIndex) -> bool {
-        self.native_role(location) != NativeRole::NotNative
-            && self.frames(location).first().is_some_and(|frame| frame.function.starts_with('['))
+        let is_of_file = |frame: &Frame| frame.function.starts_with('[') || &*frame.function == OWN_CODE;
+        self.native_role(location) != NativeRole::NotNative && self.frames(location).first().is_some_and(is_of_file)
     }
 
     /// Whether two locations have the same name.
