@@ -3,7 +3,7 @@
 
 use core::ops::Range;
 
-use spanprof_signal::{DropReason, Memory, RawFrame, RawStack};
+use spanprof_signal::{Memory, RawFrame, RawStack};
 use spanprof_unwind::{Registers, UnwindTables, Walk, WalkEnd};
 
 /// Maximum distance between two frame pointers.
@@ -77,38 +77,13 @@ pub fn walk_native(
     native: Option<&NativeUnwinding<'_>>,
     stack: &mut RawStack<'_>,
 ) {
-    if native.is_none_or(|native| !walk_by_tables(native.interrupted(memory, registers), stack)) {
+    let by_tables = |native: &NativeUnwinding<'_>| {
+        native.interrupted(memory, registers).write_to_root(stack, |_, pc| Some(RawFrame::native(pc)))
+    };
+    if native.map(by_tables).is_none_or(|end| end == WalkEnd::TableMissing) {
         stack.clear();
         walk_native_frame_pointers(memory, registers, stack);
     }
-}
-
-/// Walks to the root of the thread. False where tables are not built yet. Where the root side is missing, the last frame is
-/// `[invalid_frame]`.
-fn walk_by_tables<M: Memory>(mut walk: Walk<'_, M>, stack: &mut RawStack<'_>) -> bool {
-    let mut certain_frames = None;
-    let end = loop {
-        if !stack.push(RawFrame::native(walk.pc())) {
-            break WalkEnd::Stopped;
-        }
-        // V8's code of a thread that is not profiled has frame pointers.
-        let step = walk.step().or_else(|end| match end {
-            WalkEnd::OutsideFiles => walk.step_by_frame_pointer().map_err(|_| end),
-            _ => Err(end),
-        });
-        if let Err(end) = step {
-            break end;
-        }
-        if walk.is_guessed() && certain_frames.is_none() {
-            certain_frames = Some(stack.len());
-        }
-    };
-    end.count();
-    if !matches!(end, WalkEnd::Root | WalkEnd::Stopped | WalkEnd::TableMissing) {
-        stack.truncate(certain_frames.unwrap_or(stack.len()));
-        stack.push(RawFrame::reason(DropReason::InvalidFrame));
-    }
-    end != WalkEnd::TableMissing
 }
 
 fn walk_native_frame_pointers(memory: &impl Memory, registers: &StackRegisters, stack: &mut RawStack<'_>) {

@@ -73,7 +73,7 @@ fn with_native_frames<M: Memory>(
         Captured::Walked => native::merge(walk, activations, stack),
         Captured::Dropped(DropReason::NoThreadState) => {
             stack.clear();
-            native::write_thread(walk, stack);
+            walk.write_to_root(stack, |_, pc| Some(RawFrame::native(pc)));
             return Captured::Walked;
         }
         Captured::Dropped(_) => {}

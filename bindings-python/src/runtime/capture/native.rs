@@ -60,24 +60,3 @@ pub fn merge<M: Memory>(walk: &mut Walk<'_, M>, activations: &ActivationList, st
     }
     stack.push_pending(&mut pending, usize::MAX);
 }
-
-/// Writes the functions of a thread without Python code, down to its first one.
-pub fn write_thread<M: Memory>(walk: &mut Walk<'_, M>, stack: &mut RawStack<'_>) {
-    let mut certain_frames = None;
-    let end = loop {
-        if !stack.push(RawFrame::native(walk.pc())) {
-            break WalkEnd::Stopped;
-        }
-        if let Err(end) = walk.step() {
-            break end;
-        }
-        if walk.is_guessed() {
-            certain_frames.get_or_insert(stack.len());
-        }
-    };
-    end.count();
-    if let Some(reason) = end.missing_callers() {
-        stack.truncate(certain_frames.unwrap_or(stack.len()));
-        stack.push(RawFrame::reason(reason));
-    }
-}

@@ -9,7 +9,7 @@
 
 use std::arch::asm;
 
-use spanprof_signal::Memory;
+use spanprof_signal::{Memory, RawFrame, RawStack};
 
 use crate::end::WalkEnd;
 use crate::rule::{CallerFramePointer, FrameAddress, UnwindRule, FRAME_POINTER, STACK_POINTER};
@@ -170,6 +170,40 @@ impl<'s, M: Memory> Walk<'s, M> {
             }
         };
         Ok(NativeFrame { pc, stack_pointer, frame_address })
+    }
+
+    /// Writes the current function and its callers down to the root of the thread. `frame_of` makes the frame of an address; `None`
+    /// leaves the function out. Where the root side is missing, the last frame is the reason. Returns the end, which is counted.
+    pub fn write_to_root(
+        &mut self,
+        stack: &mut RawStack<'_>,
+        frame_of: impl Fn(&RawStack<'_>, u64) -> Option<RawFrame>,
+    ) -> WalkEnd {
+        let mut certain_frames = None;
+        let end = loop {
+            let frame = frame_of(stack, self.pc());
+            if frame.is_some_and(|frame| !stack.push(frame)) {
+                break WalkEnd::Stopped;
+            }
+            // Code that a library generates (such as wasmtime) has frame pointers.
+            let step = self.step().or_else(|end| match end {
+                WalkEnd::OutsideFiles => self.step_by_frame_pointer().map_err(|_| end),
+                _ => Err(end),
+            });
+            if let Err(end) = step {
+                break end;
+            }
+            if self.is_guessed {
+                certain_frames.get_or_insert(stack.len());
+            }
+        };
+        end.count();
+        if let Some(reason) = end.missing_callers() {
+            // Nothing confirms the callers that were found without a rule.
+            stack.truncate(certain_frames.unwrap_or(stack.len()));
+            stack.push(RawFrame::reason(reason));
+        }
+        end
     }
 
     #[inline]

@@ -4,10 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spanprof_os::thread_context;
-use spanprof_signal::{Captured, Context, ProcessMemory, RawStack};
+use spanprof_signal::{Captured, Context, ProcessMemory, RawFrame, RawStack};
 use spanprof_unwind::{Registers, UnwindTables};
-
-use super::frames::write_frames;
 
 /// Number of calls of the functions between an allocation and its hook.
 const MAX_ENTRY_FRAMES: usize = 12;
@@ -29,7 +27,10 @@ pub fn walk_callers(start: &Registers, stack: &mut RawStack<'_>, is_left_out: im
     let Some(tables) = UnwindTables::borrow() else { return };
     let mut walk = tables.walk(ProcessMemory, *start);
     if walk.step().is_ok() {
-        write_frames(&mut walk, stack, is_left_out);
+        walk.write_to_root(stack, |stack, pc| {
+            let is_shown = !stack.is_empty() || !is_left_out(pc);
+            is_shown.then_some(RawFrame { code: pc, at: 0 })
+        });
     }
 }
 

@@ -4,8 +4,6 @@ use spanprof_os::thread_context;
 use spanprof_signal::{Captured, Context, DropReason, HandlerContext, ProcessMemory, RawFrame, RawStack};
 use spanprof_unwind::{Registers, UnwindTables};
 
-use super::frames::write_frames;
-
 /// Walks the interrupted thread.
 ///
 /// # Safety
@@ -25,10 +23,11 @@ pub unsafe fn capture_native(handler: &HandlerContext, stack: &mut RawStack<'_>)
         return Captured::Dropped(DropReason::InvalidFrame);
     }
     match UnwindTables::borrow() {
-        Some(tables) => write_frames(&mut tables.walk_interrupted(ProcessMemory, context), stack, |_| false),
-        None => {
-            stack.push(RawFrame { code: pc, at: 0 });
+        Some(tables) => {
+            let frame = |_: &RawStack<'_>, pc| Some(RawFrame { code: pc, at: 0 });
+            tables.walk_interrupted(ProcessMemory, context).write_to_root(stack, frame);
         }
+        None => _ = stack.push(RawFrame { code: pc, at: 0 }),
     }
     Captured::Walked
 }

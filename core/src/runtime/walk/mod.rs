@@ -2,7 +2,6 @@
 //! threads that wait. Generated code is followed by its frame pointers.
 
 pub mod calling_thread;
-mod frames;
 mod interrupted_thread;
 mod waiting_thread;
 
