@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import sysconfig
 
 import pytest
-
-pytestmark = pytest.mark.skipif(sys.version_info < (3, 10), reason="Python 3.9 has no record of an activation on the C stack")
 
 #: `relay` calls a function of Python two C functions deeper; `split` burns CPU time in three functions of known shares. Built without
 #: frame pointers. Names have a prefix, since C functions are found by name.

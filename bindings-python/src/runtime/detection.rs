@@ -45,6 +45,7 @@ pub fn detect_interpreter(py: Python<'_>, version: &InterpreterVersion) -> Resul
             .map(|object| object.as_ptr() as usize)
             .map_err(|error| RuntimeError::interpreter(py, "looking up its types", error))
     };
+    let loop_entry = symbol(c"_PyEval_EvalFrameDefault").map_or(0, |function| function as usize);
     Ok(Interpreter {
         layout,
         current_thread: pyo3::ffi::PyGILState_GetThisThreadState,
@@ -53,7 +54,8 @@ pub fn detect_interpreter(py: Python<'_>, version: &InterpreterVersion) -> Resul
             unsafe { std::mem::transmute::<*mut c_void, FirstThreadState>(function) }
         }),
         main,
-        loop_entry: symbol(c"_PyEval_EvalFrameDefault").map_or(0, |function| function as usize),
+        loop_entry,
+        loop_bytes: spanprof_os::exported_function_bytes(loop_entry).unwrap_or(0),
         code_type: type_address("CodeType")?,
         frame_type: type_address("FrameType")?,
         int_type: &raw const pyo3::ffi::PyLong_Type as usize,

@@ -33,8 +33,8 @@ pub mod recording;
 use spanprof_signal::{Captured, DropReason, HandlerContext, Memory, ProcessMemory, RawFrame, RawStack, SampleFlags};
 use spanprof_unwind::{shows_native_callees, Registers, UnwindTables, Walk};
 
-use super::interpreter;
 use super::interpreter::layout::FrameChain;
+use super::interpreter::{self, Interpreter};
 use super::walk::activation::InterruptedRegisters;
 use super::walk::activation_list::ActivationList;
 use super::walk::frame::{ChainStart, FrameClass, FrameReader};
@@ -59,17 +59,24 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     let context = unsafe { context.ucontext.cast::<libc::ucontext_t>().as_ref() };
     let tables = UnwindTables::borrow().filter(|_| shows_native_callees());
     let Some((tables, context)) = tables.zip(context) else { return captured };
-    with_native_frames(&mut tables.walk_interrupted(ProcessMemory, context), &activations, captured, stack)
+    with_native_frames(interpreter, &mut tables.walk_interrupted(ProcessMemory, context), &activations, captured, stack)
 }
 
 /// Adds the native frames to the captured ones. A thread without Python code has only native ones.
-fn with_native_frames<M: Memory>(
+fn with_native_frames<M: Memory + Clone>(
+    interpreter: &Interpreter,
     walk: &mut Walk<'_, M>,
     activations: &ActivationList,
     captured: Captured,
     stack: &mut RawStack<'_>,
 ) -> Captured {
     match captured {
+        Captured::Walked if matches!(&interpreter.layout.frames, FrameChain::Objects(layout) if layout.activation.is_none()) =>
+        {
+            let begin = interpreter.loop_entry as u64;
+            let activations = native::activations_by_loop(walk, begin..begin + interpreter.loop_bytes, stack);
+            native::merge(walk, &activations, stack);
+        }
         Captured::Walked => native::merge(walk, activations, stack),
         Captured::Dropped(DropReason::NoThreadState) => {
             stack.clear();
@@ -104,7 +111,7 @@ pub fn walk_native_callers(registers: &Registers, stack: &mut RawStack<'_>) -> C
             return captured;
         }
     }
-    with_native_frames(&mut walk, &activations, captured, stack)
+    with_native_frames(interpreter, &mut walk, &activations, captured, stack)
 }
 
 /// As [`walk_calling_thread`]; a stack that cannot be walked becomes the frame of the reason. Returns the flags of a sample.

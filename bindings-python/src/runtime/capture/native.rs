@@ -4,6 +4,8 @@
 //! native function: the loop. This function is replaced by the frames of its activation. No name is compared, since the loop has none
 //! in a stripped interpreter. Native functions on the root side of the first Python code are left out.
 
+use std::ops::Range;
+
 use spanprof_signal::{DropReason, Memory, RawFrame, RawStack};
 use spanprof_unwind::{Walk, WalkEnd};
 
@@ -59,4 +61,37 @@ pub fn merge<M: Memory>(walk: &mut Walk<'_, M>, activations: &ActivationList, st
         stack.push_before(&mut pending, RawFrame::reason(reason));
     }
     stack.push_pending(&mut pending, usize::MAX);
+}
+
+/// The activations of Python 3.9, which have no records: each function on the stack whose code is that of the loop has one frame. They are
+/// counted from the root, since on the leaf side the loop may have been entered without a frame yet. Empty if the counts cannot agree.
+pub fn activations_by_loop<M: Memory + Clone>(
+    walk: &Walk<'_, M>,
+    loop_code: Range<u64>,
+    stack: &RawStack<'_>,
+) -> ActivationList {
+    let mut list = ActivationList::empty();
+    let count_loops = |each: &mut dyn FnMut(u64)| {
+        let mut walk = walk.clone();
+        loop {
+            match walk.step() {
+                Ok(frame) if loop_code.contains(&frame.pc) => each(frame.stack_pointer),
+                Ok(_) => {}
+                Err(end) => return end,
+            }
+        }
+    };
+    let mut loops = 0;
+    let end = count_loops(&mut |_| loops += 1);
+    let Some(entered) = usize::checked_sub(loops, stack.len()) else { return list };
+    if end == WalkEnd::Root && !stack.is_truncated() {
+        let mut index = 0;
+        count_loops(&mut |stack_pointer| {
+            index += 1;
+            if index > entered {
+                list.push(stack_pointer as usize, index - entered);
+            }
+        });
+    }
+    list
 }

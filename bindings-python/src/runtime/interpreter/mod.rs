@@ -29,6 +29,8 @@ pub struct Interpreter {
     pub main: usize,
     /// Entry of the interpreter loop; 0 when it is not exported.
     pub loop_entry: usize,
+    /// Size of its exported part; 0 when it is not exported. Used in 3.9.
+    pub loop_bytes: u64,
     /// Address of the type of code objects.
     pub code_type: usize,
     /// Address of the type of frame objects.
@@ -80,6 +82,7 @@ impl Interpreter {
             first_thread: None,
             main: 0,
             loop_entry: 0,
+            loop_bytes: 0,
             code_type: 1,
             frame_type: 1,
             int_type: 1,

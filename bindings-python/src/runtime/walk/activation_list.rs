@@ -4,7 +4,7 @@
 //! # Changes in CPython
 //! | version | record on the C stack | one activation is |
 //! |---|---|---|
-//! | 3.9 | none | one frame |
+//! | 3.9 | none: the frames of `_PyEval_EvalFrameDefault` are counted from the root (`capture::native`) | one frame |
 //! | 3.10 | `CFrame`, a local of `_PyEval_EvalFrameDefault` (`Python/ceval.c`) | one frame |
 //! | 3.11 | `_PyCFrame` | the frames down to one with `is_entry` |
 //! | from 3.12 | the entry frame, a local of the loop (`owner` of a C stack or the interpreter) | the frames down to it |

@@ -54,7 +54,9 @@ pub use process::termination_signal::{
 };
 pub use reserve_allocator::{is_reserve_low, reserve_bytes_served, ReserveAllocator};
 pub use symbols::file_symbols::{is_file_of, FileFunction, FileSymbols};
-pub use symbols::loaded_object::{code_state, is_own_code, native_object, pin_library, NativeObject};
+pub use symbols::loaded_object::{
+    code_state, exported_function_bytes, is_own_code, native_object, pin_library, NativeObject,
+};
 pub use symbols::object_file::ObjectFile;
 pub use symbols::object_history::{
     are_objects_listed, forget_objects, loader_counts, refresh_objects, CodeState, LoadedObject, LoaderCounts,

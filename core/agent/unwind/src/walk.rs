@@ -94,6 +94,7 @@ const LARGE_FRAME_BYTES: u64 = 64 << 10;
 const MAX_FRAME_BYTES: u64 = 4 << 20;
 
 /// A walk in progress.
+#[derive(Clone)]
 pub struct Walk<'s, M> {
     tables: &'s Snapshot,
     memory: M,

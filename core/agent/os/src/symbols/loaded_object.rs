@@ -1,6 +1,6 @@
 //! The loaded object of an address, its exported symbols, and our own library among the objects. Normal threads only.
 
-use std::ffi::{c_void, CStr};
+use std::ffi::{c_int, c_void, CStr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -145,6 +145,27 @@ pub fn pin_library() -> bool {
     !handle.is_null() || is_main_program(info.dli_fbase)
 }
 
+/// Size in bytes of the exported function that begins at `address`; `None` for another address, and where the C library has no `dladdr1`.
+#[cfg(target_env = "gnu")]
+pub fn exported_function_bytes(address: usize) -> Option<u64> {
+    /// `RTLD_DL_SYMENT` (`dlfcn.h`, glibc 2.3.3 and later).
+    const SYMBOL: c_int = 1;
+    let mut symbol: *mut c_void = std::ptr::null_mut();
+    // SAFETY: an all-zero Dl_info is a valid value.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: dladdr1 only compares the address with the loaded objects, and writes to the two locals.
+    let is_in_object = unsafe { libc::dladdr1(address as *const c_void, &mut info, &mut symbol, SYMBOL) } != 0;
+    // SAFETY: null, or the linker's own entry of the symbol table of a loaded object.
+    let symbol = unsafe { symbol.cast::<libc::Elf64_Sym>().as_ref() }?;
+    (is_in_object && info.dli_saddr as usize == address).then_some(symbol.st_size)
+}
+
+/// `None`: the C library has no `dladdr1`.
+#[cfg(not(target_env = "gnu"))]
+pub fn exported_function_bytes(_address: usize) -> Option<u64> {
+    None
+}
+
 fn is_main_program(base: *mut c_void) -> bool {
     program_headers().wrapping_sub(base as usize) < 4096
 }
@@ -172,6 +193,13 @@ pub(crate) mod tests {
         assert!(object.is_of_program);
         let symbol = object.exported_symbol(pc);
         assert_eq!(Some((object, symbol)), symbol_by_linker(pc));
+    }
+
+    #[test]
+    fn the_size_of_an_exported_function_is_known_at_its_begin_only() {
+        let function = libc::qsort as *const () as usize;
+        assert!(exported_function_bytes(function).is_some_and(|bytes| (4..4096).contains(&bytes)));
+        assert_eq!([function + 1, 16].map(exported_function_bytes), [None; 2]);
     }
 
     #[test]
