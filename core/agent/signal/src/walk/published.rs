@@ -1,8 +1,9 @@
 //! A value that handlers read while a normal thread replaces it as a whole, such as unwind tables. Readers never wait; the owner
 //! frees a replaced value once no read is in progress.
 //!
-//! A reader counts itself, and then loads the pointer. A reader that counts itself after the owner saw no reader therefore loads the
-//! new value. Reads take microseconds, so that the owner sees no reader at nearly every look.
+//! A reader counts itself, and then loads the pointer. The owner replaces the pointer, and then looks at the count by a
+//! read-modify-write: a reader that counts itself later reads what the owner wrote, and thus loads the new value. Reads take
+//! microseconds, so that the owner sees no reader at nearly every look.
 
 use core::ptr::null_mut;
 
@@ -31,8 +32,8 @@ impl<T> Published<T> {
     /// The value, which is not freed before the result is dropped. `None` before the first one.
     #[inline]
     pub fn borrow(&self) -> Option<BorrowedValue<'_, T>> {
-        self.readers.fetch_add(1, Ordering::SeqCst);
-        let borrowed = BorrowedValue { published: self, value: self.current.load(Ordering::SeqCst) };
+        self.readers.fetch_add(1, Ordering::AcqRel);
+        let borrowed = BorrowedValue { published: self, value: self.current.load(Ordering::Acquire) };
         (!borrowed.value.is_null()).then_some(borrowed)
     }
 
@@ -41,17 +42,17 @@ impl<T> Published<T> {
     /// # Safety
     /// `value` is valid until it has been replaced and [`Self::is_unused`] has returned true.
     pub unsafe fn replace(&self, value: *mut T) -> *mut T {
-        self.current.swap(value, Ordering::SeqCst)
+        self.current.swap(value, Ordering::AcqRel)
     }
 
     /// Whether no read is in progress: no replaced value is used any more.
     pub fn is_unused(&self) -> bool {
-        self.readers.load(Ordering::SeqCst) == 0
+        self.readers.fetch_add(0, Ordering::AcqRel) == 0
     }
 
     /// In a forked child: the reads of the parent's other threads do not exist.
     pub fn forget_readers(&self) {
-        self.readers.store(0, Ordering::SeqCst);
+        self.readers.store(0, Ordering::Release);
     }
 }
 
@@ -73,6 +74,6 @@ impl<T> BorrowedValue<'_, T> {
 impl<T> Drop for BorrowedValue<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.published.readers.fetch_sub(1, Ordering::SeqCst);
+        self.published.readers.fetch_sub(1, Ordering::AcqRel);
     }
 }
