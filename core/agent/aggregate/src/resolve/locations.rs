@@ -251,11 +251,9 @@ impl LocationTable {
     }
 }
 
-/// Adds the place of native code to its function's frame, which inlined frames precede. A frame without a type may follow it, which marks
-/// missing callers.
+/// Adds the place of native code to its function's frame, which inlined frames precede.
 fn add_place(frames: &mut [Frame], place: impl FnOnce() -> Option<(Arc<NativeMapping>, u64)>) {
-    let function = frames.iter_mut().rfind(|frame| frame.frame_type != FrameType::Unspecified);
-    let Some(function) = function else { return };
+    let Some(function) = frames.last_mut() else { return };
     let is_unnamed = function.frame_type == FrameType::Native && function.function.starts_with('[');
     function.native = place().map(|(mapping, address)| NativePlace { mapping, address, is_unnamed });
 }
