@@ -12,7 +12,6 @@ pub(crate) use waiting_thread::walk_waiting_thread;
 /// Builds the tables of the program and the C library now: for walks before the first drain.
 pub(crate) fn build_first_tables() {
     spanprof_unwind::install_fork_reset();
-    let program = spanprof_unwind::first_code();
-    // Hooks of the allocator are in the program or in a library of its own.
-    while spanprof_unwind::refresh(&[program[0], program[1], build_first_tables as *const () as u64]) {}
+    // Hooks of the allocator may be in a library.
+    while spanprof_unwind::refresh(&[build_first_tables as *const () as u64]) {}
 }

@@ -60,18 +60,18 @@ unsafe impl Send for ReplacedSnapshot {}
 
 static BUILDER: PerProcess<Mutex<Builder>> = PerProcess::empty();
 
-/// Lists objects that were loaded, and builds one of the tables that walks asked for or that contain the code addresses `first`. True if
-/// there are more. Called by the drain thread at each wakeup; takes 10 ns when nothing changed, 15 to 20 ms per MB of unwind
+/// Lists objects that were loaded, and builds one of the tables of the program and the C library, of those that walks asked for, and of
+/// those that contain the code addresses `first`. True if there are more. Called by the drain thread at each wakeup; takes 10 ns when nothing changed, 15 to 20 ms per MB of unwind
 /// information that is read.
 pub fn refresh(first: &[u64]) -> bool {
     BUILDER.with(|builder| builder.try_lock().is_ok_and(|mut builder| builder.refresh(first)))
 }
 
-/// Code of the objects that are in most stacks: the program and the C library.
-pub fn first_code() -> [u64; 2] {
+/// Code of the objects that are in most stacks: the program, the C library, and the kernel's library that reads clocks.
+fn first_code() -> [u64; 3] {
     // SAFETY: getauxval reads the auxiliary vector; returns 0 for missing entries.
-    let entry_of_program = unsafe { libc::getauxval(libc::AT_ENTRY) };
-    [entry_of_program, libc::getauxval as *const () as u64]
+    let [program, kernel] = [libc::AT_ENTRY, libc::AT_SYSINFO_EHDR].map(|entry| unsafe { libc::getauxval(entry) });
+    [program, libc::getauxval as *const () as u64, kernel]
 }
 
 /// The tables of this process.
@@ -168,7 +168,8 @@ impl Builder {
     fn wanted(&self, first: &[u64]) -> Vec<usize> {
         let by_walks = wanted_code();
         let is_wanted = |image: &Image| {
-            by_walks.contains(&image.code.start) || first.iter().any(|address| image.code.contains(address))
+            by_walks.contains(&image.code.start)
+                || first.iter().chain(&first_code()).any(|address| image.code.contains(address))
         };
         let missing = self.objects.iter().enumerate().filter(|(_, (_, state))| matches!(state, TableState::Missing));
         missing.filter(|(_, (image, _))| is_wanted(image)).map(|(position, _)| position).collect()
