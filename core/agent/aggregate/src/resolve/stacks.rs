@@ -70,10 +70,9 @@ impl StackTable {
         scratch.clear();
         let uncached_before = locations.uncached;
         let mut resolve = |raw: &RawFrame| locations.location(*raw, position, runtime, &mut losses.unnamed_frames);
-        // Which native callers are shown depends on the leaf.
-        let has_native_caller = frames.iter().take(2).all(|frame| frame.native_pc().is_some());
-        let same_callers =
-            self.by_callers.get(&callers).and_then(if_same_length).filter(|_| frames.len() > 1 && !has_native_caller);
+        // A native leaf may be hidden, and which of its native callers are shown depends on it.
+        let has_callers = frames.len() > 1 && frames.first().is_some_and(|leaf| leaf.native_pc().is_none());
+        let same_callers = self.by_callers.get(&callers).and_then(if_same_length).filter(|_| has_callers);
         let complete = match (frames.first(), same_callers) {
             (Some(leaf), Some(other)) => {
                 let location = resolve(leaf);
@@ -113,7 +112,7 @@ impl StackTable {
         if locations.uncached == uncached_before {
             let capacity = RAW_PER_STACK * max_stacks as usize;
             cache(&mut self.by_raw, capacity, hash, (frames.len() as u32, stack));
-            if same_callers.is_none() {
+            if same_callers.is_none() && has_callers {
                 cache(&mut self.by_callers, capacity, callers, (frames.len() as u32, stack));
             }
         }
@@ -232,6 +231,8 @@ fn cache(table: &mut WordMap<u64, (u32, StackIndex)>, capacity: usize, hash: u64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::NativeRole;
+    use crate::scripted_engine_testing::{LIBRARY, PROGRAM};
     use crate::testing::FakeRuntime;
 
     const MAX_STACKS: u32 = 1000;
@@ -273,6 +274,53 @@ mod tests {
         assert_eq!(stack(&[leaf], false), ["leaf"]);
         assert_eq!(stack(&[root], false), ["root"]);
         assert_eq!(stack(&[], false), ["[no_thread_state]"]);
+    }
+
+    /// The exported function of the library passes calls on.
+    struct RuntimeWithGlue(std::sync::Arc<FakeRuntime>);
+
+    impl Runtime for RuntimeWithGlue {
+        fn resource_attributes(&self) -> Vec<(String, String)> {
+            Vec::new()
+        }
+
+        fn capture(&self) -> spanprof_signal::CaptureFn {
+            crate::runtime::capture_nothing
+        }
+
+        fn resolve(&self, raw: RawFrame, position: u64, out: &mut Vec<Frame>) {
+            self.0.resolve(raw, position, out);
+        }
+
+        fn native_role(&self, frame: &Frame) -> NativeRole {
+            if &*frame.function == "getenv" {
+                NativeRole::CallGlue
+            } else {
+                NativeRole::Shown
+            }
+        }
+    }
+
+    #[test]
+    fn a_hidden_leaf_takes_no_caller_from_stacks_with_another_leaf() {
+        let fake = FakeRuntime::new();
+        let [leaf, root] = ["leaf", "root"].map(|name| RawFrame { code: fake.define(name, "a.fake", 1), at: 1 });
+        let [glue, library] = [LIBRARY, PROGRAM].map(RawFrame::native);
+        let runtime = RuntimeWithGlue(fake);
+        let (mut stacks, mut locations, mut losses) = (StackTable::default(), locations(), StackLosses::default());
+        for _ in 0..2 {
+            for (frames, expected) in [
+                ([glue, library, root], &["main", "root"][..]),
+                ([leaf, library, root], &["leaf", "main", "root"]),
+                ([library, library, root], &["main", "main", "root"]),
+                ([glue, leaf, root], &["leaf", "root"]),
+                ([leaf, leaf, root], &["leaf", "leaf", "root"]),
+            ] {
+                let stack = stacks.stack(at(&frames, false), MAX_STACKS, &mut locations, &runtime, &mut losses);
+                assert_eq!(names(&stacks, &locations, stack), expected);
+            }
+            stacks.by_raw.clear();
+        }
     }
 
     #[test]
