@@ -10,8 +10,8 @@ import atexit, os, sys, threading, time
 import spanprof
 
 def burn(seconds):
-    start = time.process_time()
-    while time.process_time() - start < seconds:
+    start = time.thread_time()
+    while time.thread_time() - start < seconds:
         sum(range(500))
 
 def last_work():

@@ -12,8 +12,8 @@ RUNS = """
 import spanprof, sys, time
 {before}
 spanprof.start()
-until = time.process_time() + 0.1
-while time.process_time() < until:
+until = time.thread_time() + 0.1
+while time.thread_time() < until:
     pass
 {after}
 """

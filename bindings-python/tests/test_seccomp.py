@@ -21,8 +21,8 @@ def deny(call, action):
     assert libc.prctl(22, word(2), word(ctypes.addressof(program))) == 0, ctypes.get_errno()
 
 def in_sandbox():
-    start = time.process_time()
-    while time.process_time() - start < 0.5:
+    start = time.thread_time()
+    while time.thread_time() - start < 0.5:
         sum(range(500))
 """
 ACTIONS = {"error": 0x00050001, "kill": 0x80000000}

@@ -14,7 +14,7 @@ def test_a_side_car_has_the_version_of_the_service_its_commit_the_version_of_pyt
         import spanprof
 
         spanprof.start(service_name="shop", resource_attributes={"service.version": "1.3.0"}, upload_interval=3600)
-        while time.process_time() < 0.5:
+        while time.thread_time() < 0.5:
             pass
         assert spanprof.stop() is True
         """,

@@ -10,7 +10,7 @@ use std::path::Path;
 use spanprof_aggregate::runtime::{Frame, NativeRole};
 
 /// Beginnings of names of functions that pass calls on.
-const CALL_GLUE: [&str; 27] = [
+const CALL_GLUE: [&str; 28] = [
     "_PyEval_",
     "PyEval_",
     "_TAIL_CALL_",
@@ -37,6 +37,7 @@ const CALL_GLUE: [&str; 27] = [
     "object_vacall",
     "do_call_core",
     "call_function",
+    "function_code_fastcall",
     "trace_call_function",
 ];
 /// Parts of such names.
