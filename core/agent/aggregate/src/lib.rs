@@ -27,7 +27,7 @@ pub mod window;
 
 pub use counters::{Counter, Counters, StatDoc, StatKind, StatValue, COUNTERS};
 pub use engine::{CollectionTime, Engine, EngineSettings, HeapAtPeak, SystemAccess, WindowEnd, MAX_STACKS};
-pub use resolve::native_symbols::{native_frame, NativeCode, NativeFunction, NativeSymbols};
+pub use resolve::native_symbols::{native_frame, NativeCode, NativeFunction, NativeSymbols, OWN_CODE};
 pub use resource::{Resource, ResourceAttribute, MAX_RESOURCE_ATTRIBUTES};
 pub use retention::{SlowLimit, TailPolicy};
 pub use window::captured::MAX_CAPTURES;

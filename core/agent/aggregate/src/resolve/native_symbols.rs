@@ -54,7 +54,7 @@ pub trait NativeSymbols: Send {
 }
 
 /// Function name of every frame in this library.
-pub(crate) const OWN_CODE: &str = "spanprof";
+pub const OWN_CODE: &str = "spanprof";
 
 /// The frame of a native function whose symbol is demangled. Uncached.
 pub fn native_frame(mut function: NativeFunction) -> Frame {

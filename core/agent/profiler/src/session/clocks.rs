@@ -7,8 +7,8 @@ use spanprof_os::{ClockChoice, ClockSettings, Clocks};
 use super::Session;
 use crate::host_log::{log, LogLevel};
 
-/// Size of the ring: thousands of samples at the default depth, and a small part of the memory budget.
-const RING_BYTES: usize = 1 << 20;
+/// Size of the ring: thousands of samples with native frames, and a small part of the memory budget.
+const RING_BYTES: usize = 2 << 20;
 /// Minimum capacity for entries of the largest size.
 const RING_ENTRIES: usize = 64;
 
