@@ -112,8 +112,8 @@ def test_functions_of_an_extension_have_their_share_below_the_line_that_called_t
         known = tuple(known_frames(sample))
         if len(known) == 2:
             parts[known] += sample.nanoseconds / total
-    # Four standard errors of 1,200 samples, or of ticks of the kernel.
-    ticks = 1200 if clock == "auto" else 1000
+    # Four standard errors of 1,200 samples; ticks of the kernel are fewer on a busy machine.
+    ticks = 1200 if clock == "auto" else 300
     for part, share in expected.items():
         assert parts[part] == pytest.approx(share, abs=4 * (share * (1 - share) / ticks) ** 0.5), (part, parts)
     # The rest is time in which a part was called or returned.

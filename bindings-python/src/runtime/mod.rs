@@ -272,6 +272,12 @@ impl HeapRuntime for PythonRuntime {
         Python::try_attach(hook_installation::install).unwrap_or_else(|| Err("the interpreter ends".to_owned()))
     }
 
+    /// The interpreter allocates for the line, or for the extension, that called it. The hook of one domain may call another one's.
+    fn is_of_allocator(&self, frame: &Frame) -> bool {
+        let is_hook = &*frame.function == spanprof_aggregate::OWN_CODE;
+        frame.frame_type == FrameType::Native && (is_hook || self.native_role(frame) != NativeRole::Shown)
+    }
+
     fn object_type(&self, address: usize, bytes: u64) -> Option<Frame> {
         Some(Frame::of_type(self.object_types.as_ref()?.name(address, bytes)?, FrameType::Cpython))
     }
