@@ -88,7 +88,7 @@ for (const [framework, name] of Object.entries(FRAMEWORKS)) {
     const ran = await run(t, framework, [REGISTER]);
     const slow = checkRequests(ran, routesOf(framework));
     const { milliseconds, spans } = cpuOf(ran, slow.trace_id);
-    assert.ok(milliseconds > 150 && milliseconds < 500, `${milliseconds} ms`);
+    assert.ok(milliseconds > 150 && milliseconds < 700, `${milliseconds} ms`);
     assert.deepEqual(spans, [slow.span_id]);
     checkAwaited(ran, slow.trace_id);
   });
@@ -102,7 +102,7 @@ for (const [framework, name] of Object.entries(FRAMEWORKS)) {
       const [root] = tree.filter(({ path: url }) => url === '/api/cart/slow');
       assert.deepEqual([root.id, root.kind], [slow.span_id, 1]);
       const { milliseconds, spans } = cpuOf(ran, slow.trace_id);
-      assert.ok(milliseconds > 150 && milliseconds < 500, `${milliseconds} ms`);
+      assert.ok(milliseconds > 150 && milliseconds < 700, `${milliseconds} ms`);
       for (const id of spans) assert.ok(tree.some((span) => span.id === id), `${id} is a span of the SDK`);
       if (isInstalled('@opentelemetry/instrumentation-undici')) checkAwaited(ran, slow.trace_id);
       const { 'service.name': service, 'service.instance.id': instance } = ran.resource;
