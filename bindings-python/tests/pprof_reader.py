@@ -27,8 +27,10 @@ class Sample:
     @property
     def leaf(self) -> str:
         """The running function of Python, or the reason for which there is none: native code has a file without lines."""
-        frames = zip(self.frames, self.lines)
-        return next((name for name, (file, line) in frames if line or "/" not in file), self.frames[0] if self.frames else "")
+        for name, (file, line) in zip(self.frames, self.lines):
+            if line or not ("/" in file or name in ("spanprof", "[unknown_callers]")):
+                return name
+        return self.frames[0] if self.frames else ""
 
 
 @dataclass

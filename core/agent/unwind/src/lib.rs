@@ -21,7 +21,7 @@ use std::sync::Once;
 
 use spanprof_signal::{BorrowedValue, Memory, Published};
 
-pub use build::{refresh, stats, UnwindTableStats};
+pub use build::{build_cpu_ns, refresh, stats, UnwindTableStats};
 pub use end::WalkEnd;
 use snapshot::Snapshot;
 pub use walk::{is_indirect_call, NativeFrame, Registers, Walk};

@@ -149,7 +149,8 @@ impl Readings {
             counted.handler_ns + counted.delivery_ns
         });
         let wall_ns = session.counters.wall_cpu_ns.value();
-        let other_ns = spanprof_os::own_cpu_ns().saturating_sub(wall_ns);
+        // Without unwind tables, which are built once for each file: lower rates would not save them.
+        let other_ns = spanprof_os::own_cpu_ns().saturating_sub(wall_ns + spanprof_unwind::build_cpu_ns());
         let config = session.config.requested.load();
         let has_cpu_threshold = config.shedding_threshold().is_some() || config.sample_rate_max.is_some();
         Self {

@@ -6,7 +6,7 @@ mod image;
 mod rows;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -72,6 +72,13 @@ fn first_code() -> [u64; 3] {
     // SAFETY: getauxval reads the auxiliary vector; returns 0 for missing entries.
     let [program, kernel] = [libc::AT_ENTRY, libc::AT_SYSINFO_EHDR].map(|entry| unsafe { libc::getauxval(entry) });
     [program, libc::getauxval as *const () as u64, kernel]
+}
+
+static BUILD_CPU_NS: AtomicU64 = AtomicU64::new(0);
+
+/// CPU time in which tables were built since the process began, nanoseconds.
+pub fn build_cpu_ns() -> u64 {
+    BUILD_CPU_NS.load(Ordering::Relaxed)
 }
 
 /// The tables of this process.
@@ -179,12 +186,14 @@ impl Builder {
         let bytes: usize = self.objects.iter().map(|(_, state)| state.bytes()).sum();
         let Some((image, state)) = self.objects.get_mut(position) else { return };
         let numbers = &mut self.numbers;
+        let begin_ns = spanprof_os::current_thread_cpu_ns();
         // No input is known to make the parser panic.
         let table = catch_unwind(AssertUnwindSafe(|| table_of(image, numbers))).ok().flatten();
         *state = match table.filter(|table| bytes + table.bytes() <= MAX_TABLE_BYTES) {
             Some(table) => TableState::Built(Arc::new(table)),
             None => TableState::LeftOut,
         };
+        BUILD_CPU_NS.fetch_add(spanprof_os::current_thread_cpu_ns().saturating_sub(begin_ns), Ordering::Relaxed);
     }
 
     fn publish(&mut self) {

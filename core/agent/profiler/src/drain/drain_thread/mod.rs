@@ -113,8 +113,6 @@ struct DrainThread<'a> {
     check_handlers_at_ns: u64,
     /// Ring position up to which samples belong to the current configuration.
     up_to: u64,
-    /// Whether walks of native code need a table that is not built.
-    is_table_missing: bool,
 }
 
 impl<'a> DrainThread<'a> {
@@ -144,7 +142,6 @@ impl<'a> DrainThread<'a> {
             account_clocks: 0,
             check_handlers_at_ns: spanprof_os::monotonic_ns() + config.upload_interval.as_nanos() as u64,
             up_to: 0,
-            is_table_missing: true,
         }
     }
 
@@ -157,10 +154,10 @@ impl<'a> DrainThread<'a> {
             // Also in an idle process, which has no samples.
             self.engine.open(spanprof_os::monotonic_ns());
         }
-        let sleep_ns = if self.is_table_missing { Some(0) } else { self.sleep_ns() };
-        let reason = self.session.inbox.wait(sleep_ns);
-        // Before names are resolved, which may take long: walks wait for the table.
-        self.is_table_missing = spanprof_unwind::refresh(&[self.session.runtime.code_address()]);
+        // Before names are resolved, which may take long: walks wait for the tables.
+        while spanprof_unwind::refresh(&[self.session.runtime.code_address()]) {}
+        let reason = self.session.inbox.wait(self.sleep_ns());
+        while spanprof_unwind::refresh(&[self.session.runtime.code_address()]) {}
         if self.session.is_superseded() {
             return self.leave_to_later_run();
         }
