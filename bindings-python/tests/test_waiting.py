@@ -256,6 +256,34 @@ def test_suspended_tasks_show_their_awaits_and_their_awaiters(run_target):
     assert counts[-1] == (0, 0, 0, 0), "after the tasks ended"
 
 
+def test_each_window_has_the_threads_where_requests_wake_the_profiler_all_the_time(run_target):
+    target = run_target(
+        """
+        import threading, time
+        import spanprof
+
+        ended = threading.Event()
+        threads = [threading.Thread(target=ended.wait, name="idle") for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        spanprof.start(threads=True, cpu=False, heap=False, upload_interval=1)
+        until = time.monotonic() + 5.5
+        while time.monotonic() < until:
+            with spanprof.capture():
+                pass
+        ended.set()
+        for thread in threads:
+            thread.join()
+        spanprof.stop()
+        """
+    )
+    of_idle = [
+        sum(sample.count for sample in window.samples if "Event.wait" in sample.frames)
+        for window in target.profiles("threads").files
+    ]
+    assert of_idle[:5] == [6] * 5, of_idle
+
+
 @pytest.mark.parametrize("end", ["stop()", "update(threads=False)"])
 def test_the_thread_that_reads_tasks_ends_with_the_profile_of_threads(run_target, end):
     run_target(

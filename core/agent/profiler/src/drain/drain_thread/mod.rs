@@ -78,21 +78,18 @@ fn log_panic() {
     }
 }
 
-/// Profiles that end at a wakeup.
-#[derive(PartialEq)]
-enum Ending {
-    Nothing,
-    /// Captures, which have no live threads.
-    Captures,
-    Window,
+/// What ends at a wakeup: decided once, before held-back samples are submitted. What becomes due later ends at the next wakeup.
+struct Ending {
+    /// Windows that are due by this monotonic time.
+    due_by_ns: u64,
+    /// Number of the last request to close a window, if that is not done.
+    close: Option<u64>,
+    captures: Vec<u32>,
 }
 
 /// Requests of other threads, taken at one wakeup.
 struct TakenRequests {
-    /// Number of the last request to close a window.
-    closes: u64,
     changes: Vec<ConfigChange>,
-    captures_to_end: Vec<u32>,
     stop: bool,
 }
 
@@ -161,7 +158,8 @@ impl<'a> DrainThread<'a> {
         if self.session.is_superseded() {
             return self.leave_to_later_run();
         }
-        let (is_peak_due, steps) = self.submit_outstanding();
+        let ending = self.ending();
+        let (is_peak_due, steps) = self.submit_outstanding(&ending);
         self.check_handlers();
         self.due_changes.poll(self.session, spanprof_os::monotonic_ns());
         log_panic();
@@ -183,15 +181,15 @@ impl<'a> DrainThread<'a> {
         }
         self.drain_up_to(self.up_to);
         if requested.stop {
-            self.finish(&requested.captures_to_end);
+            self.finish();
             return false;
         }
         self.follow_collections(steps);
-        self.end_captures(&requested.captures_to_end);
+        self.end_captures(&ending.captures);
         if let Some(recorder) = self.heap_peak.as_mut().filter(|_| is_peak_due) {
             recorder.check(&mut self.engine, self.session);
         }
-        self.close_if_due(requested.closes);
+        self.close_if_due(&ending);
         self.overhead.check(self.session, self.engine.due_ns());
         self.metrics.poll(self.session);
         if let Some(reported) = self.first_line.poll(self.session) {
@@ -202,16 +200,18 @@ impl<'a> DrainThread<'a> {
 
     /// Makes the wall sampler and the heap profile submit the samples that they hold back, if what ends at this wakeup needs them.
     /// Returns whether a write of the heap at its peak is due, and the steps of collections.
-    fn submit_outstanding(&mut self) -> (bool, Vec<(u32, CollectionStep)>) {
-        let ending = self.ending();
-        if ending != Ending::Nothing {
-            self.session.release_wall(ending == Ending::Window);
+    fn submit_outstanding(&mut self, ending: &Ending) -> (bool, Vec<(u32, CollectionStep)>) {
+        let ends_window = self.ends_window(ending);
+        let ends_profile = ends_window || !ending.captures.is_empty();
+        if ends_profile {
+            // Captures have no live threads.
+            self.session.release_wall(ends_window);
         }
         let is_peak_due = self.heap_peak.as_ref().is_some_and(|recorder| recorder.is_due(self.session));
         // Read before the position of the ring: the samples before each step are drained first.
         let steps = self.session.control.lock().requested_steps();
         // Only for collections of the heap: in some runtimes the threads of the program read their allocations.
-        if ending != Ending::Nothing || is_peak_due || steps.iter().any(|(_, step)| step.has_allocations()) {
+        if ends_profile || is_peak_due || steps.iter().any(|(_, step)| step.has_allocations()) {
             heap_profile::submit_outstanding(self.session);
         }
         (is_peak_due, steps)
@@ -225,12 +225,7 @@ impl<'a> DrainThread<'a> {
         for number in requests.captures_to_begin() {
             self.engine.begin_capture(number, spanprof_os::monotonic_ns());
         }
-        TakenRequests {
-            closes: requests.closes,
-            changes: std::mem::take(&mut requests.changes),
-            captures_to_end: requests.captures_to_end(),
-            stop: requests.stop,
-        }
+        TakenRequests { changes: std::mem::take(&mut requests.changes), stop: requests.stop }
     }
 
     /// Scans for new threads if that is due.
@@ -244,8 +239,9 @@ impl<'a> DrainThread<'a> {
     }
 
     /// Closes the last window, after its samples were drained.
-    fn finish(&mut self, captures_to_end: &[u32]) {
-        self.end_captures(captures_to_end);
+    fn finish(&mut self) {
+        let captures = self.session.control.lock().captures_to_end();
+        self.end_captures(&captures);
         // The program may read collections after the end.
         let steps = self.session.control.lock().steps_at_end();
         self.follow_collections(steps);
@@ -254,16 +250,14 @@ impl<'a> DrainThread<'a> {
         self.write_output();
     }
 
-    /// Closes the window if that is due or requested, and completes the requests up to number `closes`.
-    fn close_if_due(&mut self, closes: u64) {
+    /// Closes the window if that ends at this wakeup, and completes the requests for it.
+    fn close_if_due(&mut self, ending: &Ending) {
         self.engine.set_resource(self.session.outputs.resource.load_full());
-        let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns());
-        let has_close_request = closes > self.session.control.lock().closes_done;
-        if due || has_close_request || self.engine.is_full() {
+        if self.ends_window(ending) || self.engine.is_full() {
             self.close_and_send(false);
         }
-        if has_close_request {
-            self.session.control.complete(|requests| requests.closes_done = closes);
+        if let Some(number) = ending.close {
+            self.session.control.complete(|requests| requests.closes_done = number);
         }
     }
 
@@ -334,15 +328,17 @@ impl<'a> DrainThread<'a> {
     }
 
     fn ending(&self) -> Ending {
-        let is_due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= spanprof_os::monotonic_ns());
         let requests = self.session.control.lock();
-        if is_due || requests.closes > requests.closes_done {
-            Ending::Window
-        } else if !requests.captures_to_end().is_empty() {
-            Ending::Captures
-        } else {
-            Ending::Nothing
+        Ending {
+            due_by_ns: spanprof_os::monotonic_ns(),
+            close: (requests.closes > requests.closes_done).then_some(requests.closes),
+            captures: requests.captures_to_end(),
         }
+    }
+
+    /// Not due any more after a full window or a change closed it.
+    fn ends_window(&self, ending: &Ending) -> bool {
+        ending.close.is_some() || self.engine.due_ns().is_some_and(|due_ns| due_ns <= ending.due_by_ns)
     }
 
     /// Resets the account when the clocks were restarted.
