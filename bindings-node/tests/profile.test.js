@@ -81,10 +81,9 @@ test('a block of the event loop is reported with its length, stack, labels and s
   // On a busy machine even this one may take longer than the threshold.
   if (output.took.blockNot[1] < 50e6) assert.deepEqual(ofName('blockNot'), []);
   waitsHaveTheirStacks(samples, output);
-  // The parts add up to the blocks, except for a millisecond each, the difference of two clocks; the start may be a block, too. One of five
-  // runs lacks a part of 18 ms, whose cause is not known.
+  // The parts add up to the blocks, except for a millisecond each, the difference of two clocks; the start may be a block, too.
   const least = ['blockLong', 'blockShort', 'wait', 'runProgram'].reduce((sum, name) => sum + output.took[name][0], 0);
-  assert.ok(sum(samples) > least - 25e6, `${sum(samples) / 1e6} ms, really at least ${least / 1e6}`);
+  assert.ok(sum(samples) > least - 3e6, `${sum(samples) / 1e6} ms, really at least ${least / 1e6}`);
   assert.ok(output.loop['runtime.node.loop_blocks'] >= 3);
 });
 
