@@ -4,7 +4,7 @@
 //!
 //! The modules, each of which uses only those before it: `end`, `rule` · `table` · `snapshot` · `walk` · `build`.
 //!
-//! Tables exist for x86-64. Elsewhere each walk ends at once with [`WalkEnd::NoTable`].
+//! Tables exist for x86-64. Elsewhere walks follow frame pointers to return addresses that follow a call.
 
 mod build;
 mod end;

@@ -139,11 +139,6 @@ impl RuleNumbers {
         self.0.insert(rule, number as RuleNumber);
         number as RuleNumber
     }
-
-    /// Distinct rules of the process.
-    pub fn count() -> usize {
-        RULE_COUNT.load(Ordering::Relaxed).min(MAX_RULES)
-    }
 }
 
 #[cfg(test)]

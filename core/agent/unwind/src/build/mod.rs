@@ -27,16 +27,12 @@ const MAX_INTERVAL: Duration = Duration::from_secs(64);
 /// The tables of the process, for `stats()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnwindTableStats {
-    /// Loaded files with code.
-    pub objects: usize,
     /// Tables that were needed and built.
     pub tables: usize,
     /// Their memory.
     pub bytes: usize,
     /// Files whose table was left out: no unwind information, or beyond the limit.
     pub left_out: usize,
-    /// Distinct rules.
-    pub rules: usize,
 }
 
 struct Builder {
@@ -60,11 +56,15 @@ unsafe impl Send for ReplacedSnapshot {}
 
 static BUILDER: PerProcess<Mutex<Builder>> = PerProcess::empty();
 
-/// Lists objects that were loaded, and builds one of the tables of the program and the C library, of those that walks asked for, and of
-/// those that contain the code addresses `first`. True if there are more. Called by the drain thread at each wakeup; takes 10 ns when nothing changed, 15 to 20 ms per MB of unwind
-/// information that is read.
-pub fn refresh(first: &[u64]) -> bool {
-    BUILDER.with(|builder| builder.try_lock().is_ok_and(|mut builder| builder.refresh(first)))
+/// Lists objects that were loaded, and builds the tables of the program and the C library, of those that walks asked for, and of
+/// those that contain the code addresses `first`. Called by the drain thread at each wakeup; takes 10 ns when nothing changed, 15 to
+/// 20 ms per MB of unwind information that is read.
+pub fn refresh(first: &[u64]) {
+    BUILDER.with(|builder| {
+        if let Ok(mut builder) = builder.try_lock() {
+            builder.refresh(first);
+        }
+    });
 }
 
 /// Code of the objects that are in most stacks: the program, the C library, and the kernel's library that reads clocks.
@@ -83,10 +83,9 @@ pub fn build_cpu_ns() -> u64 {
 
 /// The tables of this process.
 pub fn stats() -> UnwindTableStats {
-    let mut stats = UnwindTableStats { rules: RuleNumbers::count(), ..UnwindTableStats::default() };
+    let mut stats = UnwindTableStats::default();
     BUILDER.with(|builder| {
         let Ok(builder) = builder.try_lock() else { return };
-        stats.objects = builder.objects.len();
         for (_, state) in &builder.objects {
             match state {
                 TableState::Built(table) => {
@@ -118,14 +117,13 @@ impl Default for Builder {
 }
 
 impl Builder {
-    fn refresh(&mut self, first: &[u64]) -> bool {
+    fn refresh(&mut self, first: &[u64]) {
         let is_listed = self.list_if_changed();
-        let mut wanted = self.wanted(first).into_iter();
-        let next = wanted.next();
-        if let Some(object) = next {
-            self.build(object);
+        let wanted = self.wanted(first);
+        for object in &wanted {
+            self.build(*object);
         }
-        if is_listed || next.is_some() {
+        if is_listed || !wanted.is_empty() {
             self.publish();
         }
         if SNAPSHOT.is_unused() {
@@ -134,7 +132,6 @@ impl Builder {
                 drop(unsafe { Box::from_raw(snapshot.0) });
             }
         }
-        wanted.next().is_some()
     }
 
     fn list_if_changed(&mut self) -> bool {

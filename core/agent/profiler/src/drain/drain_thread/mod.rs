@@ -123,6 +123,7 @@ impl<'a> DrainThread<'a> {
             session.counters.clone(),
             spanprof_os::monotonic_ns(),
         );
+        spanprof_unwind::refresh(&[session.runtime.code_address()]);
         let output = session.outputs.file.lock().unwrap_or_else(PoisonError::into_inner).take();
         let peak_file = session.outputs.peak_file.lock().unwrap_or_else(PoisonError::into_inner).take();
         Self {
@@ -151,10 +152,9 @@ impl<'a> DrainThread<'a> {
             // Also in an idle process, which has no samples.
             self.engine.open(spanprof_os::monotonic_ns());
         }
-        // Before names are resolved, which may take long: walks wait for the tables.
-        while spanprof_unwind::refresh(&[self.session.runtime.code_address()]) {}
         let reason = self.session.inbox.wait(self.sleep_ns());
-        while spanprof_unwind::refresh(&[self.session.runtime.code_address()]) {}
+        // Before names are resolved, which may take long: walks wait for the tables.
+        spanprof_unwind::refresh(&[self.session.runtime.code_address()]);
         if self.session.is_superseded() {
             return self.leave_to_later_run();
         }
