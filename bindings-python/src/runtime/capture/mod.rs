@@ -57,7 +57,7 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     });
     // SAFETY: null, or the kernel's ucontext of the running handler.
     let context = unsafe { context.ucontext.cast::<libc::ucontext_t>().as_ref() };
-    let tables = UnwindTables::borrow().filter(|_| shows_native_callees());
+    let tables = shows_native_callees().then(UnwindTables::borrow).flatten();
     let Some((tables, context)) = tables.zip(context) else { return captured };
     with_native_frames(interpreter, &mut tables.walk_interrupted(ProcessMemory, context), &activations, captured, stack)
 }
@@ -103,7 +103,7 @@ pub fn walk_native_callers(registers: &Registers, stack: &mut RawStack<'_>) -> C
     let thread = unsafe { (interpreter.current_thread)() } as usize;
     let mut activations = ActivationList::empty();
     let captured = walk(&FrameReader::of_process(interpreter), thread, None, stack, &mut activations);
-    let Some(tables) = UnwindTables::borrow().filter(|_| shows_native_callees()) else { return captured };
+    let Some(tables) = shows_native_callees().then(UnwindTables::borrow).flatten() else { return captured };
     let own_code = tables.code_of_file(registers.pc);
     let mut walk = tables.walk(ProcessMemory, *registers);
     while own_code.contains(&walk.pc()) {
