@@ -21,24 +21,9 @@ pub struct StackRegisters {
 impl StackRegisters {
     /// The registers of the caller, outside handlers.
     #[inline(always)]
-    #[cfg(target_arch = "x86_64")]
     pub fn here() -> Self {
-        let (pc, sp, fp);
-        // SAFETY: copies three registers.
-        unsafe {
-            std::arch::asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp", out(reg) pc, out(reg) sp, out(reg) fp)
-        };
-        Self { pc, sp, fp }
-    }
-
-    /// The registers of the caller, outside handlers.
-    #[inline(always)]
-    #[cfg(target_arch = "aarch64")]
-    pub fn here() -> Self {
-        let (pc, sp, fp);
-        // SAFETY: copies three registers.
-        unsafe { std::arch::asm!("adr {}, .", "mov {}, sp", "mov {}, x29", out(reg) pc, out(reg) sp, out(reg) fp) };
-        Self { pc, sp, fp }
+        let Registers { pc, stack_pointer, frame_pointer } = Registers::here();
+        Self { pc: pc as usize, sp: stack_pointer as usize, fp: frame_pointer.unwrap_or(0) as usize }
     }
 }
 
