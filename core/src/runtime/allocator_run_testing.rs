@@ -126,6 +126,7 @@ impl Drop for HeapRun {
 }
 
 /// One stack of a profile.
+#[derive(Debug)]
 pub struct HeapStack {
     /// Leaf first, inlined functions included.
     pub functions: Vec<String>,

@@ -5,7 +5,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use spanprof_profiler::binding::{SelfWalks, WalkReview, WalkTarget};
-use spanprof_signal::{Captured, Context, DropReason, RawFrame, RawStack};
+use spanprof_signal::{Captured, Context, DropReason, RawStack};
+use spanprof_unwind::WalkEnd;
 
 /// Walks of a thread that waits for a moment each time, before it is requested to walk itself.
 const MAX_WALKS: usize = 3;
@@ -45,17 +46,17 @@ pub fn capture_other(handle: u64, thread_id: u32, stack: &mut RawStack<'_>) -> C
     }
     for _ in 0..MAX_WALKS {
         let Some(wait) = spanprof_os::system_call_wait(thread_id) else { break };
-        let is_complete = super::walk::walk_waiting_thread(&wait, stack);
+        let end = super::walk::walk_waiting_thread(&wait, stack);
         match spanprof_os::thread_context::context_of(thread_id) {
             0 => {}
             id => stack.context = Context::Id(id),
         }
         let cpu_before_ns = std::mem::replace(&mut cpu_ns, spanprof_os::thread_cpu_ns(thread_id).unwrap_or(0));
         if cpu_ns == cpu_before_ns {
-            if !is_complete {
-                stack.push(RawFrame::reason(DropReason::InvalidFrame));
+            // The next walk finds the table.
+            if end != WalkEnd::TableMissing {
+                walks.store(target, cpu_ns, stack);
             }
-            walks.store(target, cpu_ns, stack);
             return Captured::Walked;
         }
         stack.clear();

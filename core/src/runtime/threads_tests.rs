@@ -202,7 +202,7 @@ fn each_live_thread_is_counted_once_under_its_stack() {
             (0..5).for_each(|_| std::thread::spawn(|| ()).join().unwrap());
             barrier.wait();
             // Until all have reached their wait.
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::sleep(Duration::from_secs(2));
             let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.stop_with(["threads"])));
             done.store(true, Ordering::Release);
             parked.iter().for_each(|thread| thread.thread().unpark());
@@ -211,7 +211,7 @@ fn each_live_thread_is_counted_once_under_its_stack() {
         });
         let [threads] = threads.unwrap();
         let count = |function: &str| time_of(&threads, "threads", function, "");
-        assert_eq!(["parks", "reads"].map(count), [3.0, 2.0]);
+        assert_eq!(["parks", "reads"].map(count), [3.0, 2.0], "{:#?}", threads.stacks("threads"));
         let stacks = threads.stacks("threads");
         let all: f64 = stacks.iter().map(|stack| stack.value).sum();
         // The six above, the test's thread and the main thread of the test program.

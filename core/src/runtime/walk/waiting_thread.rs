@@ -13,9 +13,9 @@ use spanprof_os::SystemCallWait;
 use spanprof_signal::{CheckedMemory, Memory, RawFrame, RawStack};
 use spanprof_unwind::{is_indirect_call, Registers, UnwindTables, Walk, WalkEnd};
 
-/// Walks a thread in `wait`. False where the root side is missing.
-pub(crate) fn walk_waiting_thread(wait: &SystemCallWait, stack: &mut RawStack<'_>) -> bool {
-    let Some(tables) = UnwindTables::borrow() else { return false };
+/// Walks a thread in `wait`. Where callers are missing, the reason stands for them.
+pub(crate) fn walk_waiting_thread(wait: &SystemCallWait, stack: &mut RawStack<'_>) -> WalkEnd {
+    let Some(tables) = UnwindTables::borrow() else { return WalkEnd::TableMissing };
     let memory = CheckedMemory::default();
     let registers = Registers { pc: wait.pc, stack_pointer: wait.stack_pointer, frame_pointer: None };
     let mut walk = tables.walk(&memory, registers);
@@ -37,7 +37,10 @@ pub(crate) fn walk_waiting_thread(wait: &SystemCallWait, stack: &mut RawStack<'_
         }
     };
     end.count();
-    matches!(end, WalkEnd::Root | WalkEnd::Stopped)
+    if let Some(reason) = end.missing_callers() {
+        stack.push(RawFrame::reason(reason));
+    }
+    end
 }
 
 /// The frame pointer of the current function, which has set one, and whose call must precede the resulting return address.

@@ -7,7 +7,7 @@ mod rows;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use spanprof_os::{LoaderCounts, PerProcess};
@@ -57,14 +57,10 @@ unsafe impl Send for ReplacedSnapshot {}
 static BUILDER: PerProcess<Mutex<Builder>> = PerProcess::empty();
 
 /// Lists objects that were loaded, and builds the tables of the program and the C library, of those that walks asked for, and of
-/// those that contain the code addresses `first`. Called by the drain thread at each wakeup; takes 10 ns when nothing changed, 15 to
-/// 20 ms per MB of unwind information that is read.
+/// those that contain the code addresses `first`. Waits for another thread that does so. Called by the drain thread at each wakeup;
+/// takes 10 ns when nothing changed, 15 to 20 ms per MB of unwind information that is read.
 pub fn refresh(first: &[u64]) {
-    BUILDER.with(|builder| {
-        if let Ok(mut builder) = builder.try_lock() {
-            builder.refresh(first);
-        }
-    });
+    BUILDER.with(|builder| builder.lock().unwrap_or_else(PoisonError::into_inner).refresh(first));
 }
 
 /// Code of the objects that are in most stacks: the program, the C library, and the kernel's library that reads clocks.
@@ -84,19 +80,17 @@ pub fn build_cpu_ns() -> u64 {
 /// The tables of this process.
 pub fn stats() -> UnwindTableStats {
     let mut stats = UnwindTableStats::default();
-    BUILDER.with(|builder| {
-        let Ok(builder) = builder.try_lock() else { return };
-        for (_, state) in &builder.objects {
-            match state {
-                TableState::Built(table) => {
-                    stats.tables += 1;
-                    stats.bytes += table.bytes();
-                }
-                TableState::LeftOut => stats.left_out += 1,
-                TableState::Missing => {}
+    let Some(snapshot) = SNAPSHOT.borrow() else { return stats };
+    for object in snapshot.get().objects() {
+        match &object.state {
+            TableState::Built(table) => {
+                stats.tables += 1;
+                stats.bytes += table.bytes();
             }
+            TableState::LeftOut => stats.left_out += 1,
+            TableState::Missing => {}
         }
-    });
+    }
     stats
 }
 
