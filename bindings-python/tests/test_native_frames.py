@@ -165,15 +165,18 @@ def test_a_thread_without_python_code_has_its_whole_stack(run_with_chain):
         import ctypes, chain, spanprof
         spanprof.start(sample_rate=200, heap=False)
         library, libc, thread = ctypes.CDLL(chain.__file__), ctypes.CDLL(None), ctypes.c_ulong()
-        assert libc.pthread_create(ctypes.byref(thread), None, library.chain_thread, None) == 0
-        libc.pthread_join(thread, None)
+        for _ in range(3):
+            assert libc.pthread_create(ctypes.byref(thread), None, library.chain_thread, None) == 0
+            libc.pthread_join(thread, None)
+            spanprof.flush()
         """
     )
-    samples = target.profiles().through("chain_half")
-    # The thread is found by a scan, and its first sample asks for the table of the file.
+    # The first samples ask for the tables of their files.
+    windows = target.profiles().files
+    samples = [sample for window in windows[2:] for sample in window.samples if "chain_half" in sample.frames]
+    # The thread is found by a scan.
     assert sum(sample.nanoseconds for sample in samples) > 0.1e9
     for sample in samples:
         # Behind the thread's function is only the C library.
         behind = sample.frames[sample.frames.index("chain_half") + 1 :]
-        is_whole = behind[0] == "chain_thread" and len(behind) <= 3
-        assert is_whole or (behind == ["[unknown_callers]"] and sample.count <= 5), sample.frames
+        assert behind[0] == "chain_thread" and len(behind) <= 3, sample.frames

@@ -263,7 +263,8 @@ def test_each_window_has_the_threads_where_requests_wake_the_profiler_all_the_ti
         import spanprof
 
         ended = threading.Event()
-        threads = [threading.Thread(target=ended.wait, name="idle") for _ in range(6)]
+        def idles(): ended.wait()
+        threads = [threading.Thread(target=idles) for _ in range(6)]
         for thread in threads:
             thread.start()
         spanprof.start(threads=True, cpu=False, heap=False, upload_interval=1)
@@ -277,11 +278,9 @@ def test_each_window_has_the_threads_where_requests_wake_the_profiler_all_the_ti
         spanprof.stop()
         """
     )
-    of_idle = [
-        sum(sample.count for sample in window.samples if "Event.wait" in sample.frames)
-        for window in target.profiles("threads").files
-    ]
-    assert of_idle[:5] == [6] * 5, of_idle
+    windows = target.profiles("threads").files
+    idle = [sum(sample.count for sample in window.samples if "idles" in sample.frames) for window in windows]
+    assert idle[:5] == [6] * 5, idle
 
 
 @pytest.mark.parametrize("end", ["stop()", "update(threads=False)"])
