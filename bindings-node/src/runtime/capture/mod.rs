@@ -249,7 +249,8 @@ impl<'a> V8StackWalk<'a> {
             stack.clear();
             self.push_leaf(registers, stack);
         } else {
-            stack.push(RawFrame::reason(DropReason::InvalidFrame));
+            let reason = outcome.native_end.and_then(WalkEnd::missing_callers);
+            stack.push(RawFrame::reason(reason.unwrap_or(DropReason::InvalidFrame)));
         }
         if self.push_v8_frames(registers, stack) {
             WalkMethod::V8
