@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spanprof_signal::{HandlerContext, RawFrame, RawStack};
+use spanprof_signal::{guarded, HandlerContext, RawFrame, RawStack};
 
 use crate::runtime::walk::turn_stacks::ThreadActivity;
 use crate::runtime::walk::{context, js_thread, synthetic_frame};
@@ -23,13 +23,14 @@ pub unsafe fn walk_self(handler: &HandlerContext, in_system_call: bool, stack: &
     // SAFETY: the kernel's context of this signal, in the handler of the thread itself.
     unsafe { super::walk_interrupted(thread, handler.ucontext, stack) };
     let activity = match is_waiting_for_events(stack.frames()) {
-        true => ThreadActivity::Idle,
+        // SAFETY: the kernel's context of this signal.
+        true => ThreadActivity::Idle { is_interrupted: unsafe { guarded::reports_interruption(handler.ucontext) } },
         false if in_system_call => ThreadActivity::Waiting,
         false => ThreadActivity::Running,
     };
     // SAFETY: in a handler of the thread; the clocks' handler and this one exclude each other.
     unsafe { waits.record(activity, stack.frames(), stack.context) };
-    if let (ThreadActivity::Idle, Some(leaf)) = (activity, stack.frames().first().copied()) {
+    if let (ThreadActivity::Idle { .. }, Some(leaf)) = (activity, stack.frames().first().copied()) {
         // The frames below are Node's own, and always the same.
         stack.clear();
         stack.push(leaf);

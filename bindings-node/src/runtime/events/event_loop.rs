@@ -187,8 +187,8 @@ extern "C" fn before_waiting(handle: *mut Handle) {
 }
 
 /// The wait that libuv does not count: a signal ends a call to `epoll_pwait`, and only the time of the next call is added to the
-/// idle time (`uv__io_poll` in libuv, measured on Node.js 20 to 26). `began_ns`: start of the wait; `request_ns`: last request of
-/// the wall sampler during a wait, or 0.
+/// idle time (`uv__io_poll` in libuv, measured on Node.js 20 to 26). `began_ns`: start of the wait; `request_ns`: last request whose
+/// signal ended a call, or 0. A wait that was over when the signal came is counted whole.
 fn uncounted_ns(began_ns: u64, request_ns: u64) -> u64 {
     request_ns.saturating_sub(began_ns)
 }

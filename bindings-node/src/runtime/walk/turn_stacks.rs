@@ -147,15 +147,18 @@ pub struct ObservedWaits {
     repeats: AtomicU32,
     /// Whether the event loop was waiting for events during the last walk.
     is_idle: AtomicBool,
-    /// Monotonic time of the last walk during such a wait, until `take_idle_until`; 0 without one.
+    /// Monotonic time of the last walk whose signal ended such a wait, until `take_idle_until`; 0 without one.
     idle_until_ns: AtomicU64,
 }
 
 /// The activity of a thread during its walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadActivity {
-    /// Its event loop waits for events.
-    Idle,
+    /// Its event loop waits for events, or returns from that wait.
+    Idle {
+        /// Whether the walk's signal ended the wait.
+        is_interrupted: bool,
+    },
     /// It waits within a turn of its event loop.
     Waiting,
     Running,
@@ -191,8 +194,8 @@ impl ObservedWaits {
     /// # Safety
     /// In the handler of the owning thread, which does not nest.
     pub unsafe fn record(&self, activity: ThreadActivity, frames: &[RawFrame], context: Context) {
-        self.is_idle.store(matches!(activity, ThreadActivity::Idle), Ordering::Relaxed);
-        if let ThreadActivity::Idle = activity {
+        self.is_idle.store(matches!(activity, ThreadActivity::Idle { .. }), Ordering::Relaxed);
+        if let ThreadActivity::Idle { is_interrupted: true } = activity {
             self.idle_until_ns.store(spanprof_os::monotonic_ns(), Ordering::Relaxed);
         }
         let repeats = self.repeats.swap(0, Ordering::Relaxed);
@@ -201,7 +204,7 @@ impl ObservedWaits {
             self.stacks.repeat_last(repeats);
             match activity {
                 ThreadActivity::Waiting => self.stacks.record(frames, context, RingPosition::now()),
-                ThreadActivity::Idle | ThreadActivity::Running => self.stacks.end_last(),
+                ThreadActivity::Idle { .. } | ThreadActivity::Running => self.stacks.end_last(),
             }
         }
     }
@@ -219,7 +222,7 @@ impl ObservedWaits {
         unsafe { self.stacks.take(take) };
     }
 
-    /// Monotonic time of the last walk during a wait for events, since the last call; 0 without one.
+    /// Monotonic time of the last walk whose signal ended a wait for events, since the last call; 0 without one.
     pub fn take_idle_until(&self) -> u64 {
         self.idle_until_ns.swap(0, Ordering::Relaxed)
     }
@@ -267,6 +270,17 @@ mod tests {
         assert_eq!(observations, [4, 1]);
         repeat(9);
         assert!(taken(&turn_stacks).is_empty());
+    }
+
+    #[test]
+    fn a_wait_for_events_that_was_over_is_not_idle_time_of_its_own() {
+        let waits = ObservedWaits::new();
+        for is_interrupted in [true, false] {
+            // SAFETY: one thread, no handler.
+            unsafe { waits.record(ThreadActivity::Idle { is_interrupted }, &[], Context::None) };
+            assert!(waits.is_idle());
+            assert_eq!(waits.take_idle_until() != 0, is_interrupted);
+        }
     }
 
     #[test]

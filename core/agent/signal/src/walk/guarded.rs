@@ -361,6 +361,21 @@ pub unsafe fn is_in_system_call(ucontext: *mut libc::c_void) -> bool {
     is_at_kernel_entry(unsafe { interrupted_pc(ucontext) } as usize)
 }
 
+/// Whether the interrupted code is told that a signal ended its system call: EINTR is in the register of the result.
+///
+/// # Safety
+/// As for [`interrupted_pc`].
+pub unsafe fn reports_interruption(ucontext: *mut libc::c_void) -> bool {
+    // SAFETY: the caller's contract: null or a valid context.
+    unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() }.is_some_and(|context| {
+        #[cfg(target_arch = "x86_64")]
+        let result = context.uc_mcontext.gregs[libc::REG_RAX as usize];
+        #[cfg(target_arch = "aarch64")]
+        let result = context.uc_mcontext.regs[0] as i64;
+        result == -i64::from(libc::EINTR)
+    })
+}
+
 /// The encoding of `syscall` or `svc #0`, and its length in bytes.
 const KERNEL_ENTRY: (u64, usize) = if cfg!(target_arch = "x86_64") { (0x050f, 2) } else { (0xd400_0001, 4) };
 
