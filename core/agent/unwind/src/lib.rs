@@ -8,6 +8,8 @@
 
 mod build;
 mod end;
+#[cfg(any(test, feature = "testing"))]
+mod foreign_table_testing;
 mod rule;
 mod snapshot;
 mod table;
@@ -23,6 +25,8 @@ use spanprof_signal::{BorrowedValue, Memory, Published};
 
 pub use build::{build_cpu_ns, refresh, stats, UnwindTableStats};
 pub use end::WalkEnd;
+#[cfg(any(test, feature = "testing"))]
+pub use foreign_table_testing::walks_by_table_of;
 use snapshot::Snapshot;
 pub use walk::{is_indirect_call, NativeFrame, Registers, Walk};
 

@@ -210,3 +210,14 @@ fn table_of(image: &Image, numbers: &mut RuleNumbers) -> Option<UnwindTable> {
     let information = image.unwind_information().filter(|_| cfg!(target_arch = "x86_64"))?;
     rows::table(&information, &image.code, numbers)
 }
+
+/// The table of a section that is no loaded file's.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn foreign_table(
+    bytes: Vec<u8>,
+    address: u64,
+    code: &std::ops::Range<u64>,
+    numbers: &mut RuleNumbers,
+) -> Option<UnwindTable> {
+    rows::table(&image::UnwindInformation { bytes, address }, code, numbers)
+}
