@@ -64,7 +64,7 @@ pub use symbols::object_history::{
 pub use symbols::symbol_file::SymbolFile;
 pub use system_calls::{may_use, refused_calls, CallRefusal, SystemCall};
 pub use threads::listing::{name_current_thread, thread_count, thread_id, thread_ids, thread_name};
-pub use threads::own_threads::{host_thread_ids, own_cpu_ns, OwnThread};
+pub use threads::own_threads::{count_own_work, host_thread_ids, own_cpu_ns, OwnThread};
 pub use threads::per_process::PerProcess;
 pub use threads::thread_state::{
     run_delay_ns, signal_ends_wait, system_call_wait, thread_state, SystemCallWait, ThreadState,

@@ -86,7 +86,7 @@ pub const OTHER_STATS: &[StatDoc] = stats! {
         "than half of the reserve in use ends profiling.";
     "process.children_cut_off" "processes" ProcessCounter "Profiled processes forked by this one, or by its children, that ended without "
         "delivering their last window.";
-    "cost.own_cpu_ns" "ns" "CPU time of the profiler's own threads.";
+    "cost.own_cpu_ns" "ns" "CPU time of the profiler's own threads, and of unwind tables that `start` builds.";
     "cost.process_cpu_ns" "ns" "CPU time of the whole process since start.";
     "contexts.opened" "contexts" ProcessCounter "Contexts with a span, since the start of the process.";
     "contexts.refused" "contexts" ProcessCounter "Contexts opened without their span because open scopes pinned all 65,536 rows; "

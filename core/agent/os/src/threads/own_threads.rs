@@ -57,7 +57,14 @@ pub fn host_thread_ids(out: &mut Vec<u32>) {
     out.retain(|thread_id| !is_own(*thread_id));
 }
 
-/// CPU time of our living and ended threads since the process began.
+/// Counts CPU time that the calling thread used for the profiler. The clocks of our own threads have it already.
+pub fn count_own_work(cpu_ns: u64) {
+    if !is_own(crate::thread_id()) {
+        ENDED_CPU_NS.fetch_add(cpu_ns, Ordering::Relaxed);
+    }
+}
+
+/// CPU time of our living and ended threads since the process began, and of [`count_own_work`].
 pub fn own_cpu_ns() -> u64 {
     let living = OWN.iter().map(|entry| match entry.load(Ordering::Acquire) {
         0 => 0,

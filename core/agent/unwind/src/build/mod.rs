@@ -184,7 +184,10 @@ impl Builder {
             Some(table) => TableState::Built(Arc::new(table)),
             None => TableState::LeftOut,
         };
-        BUILD_CPU_NS.fetch_add(spanprof_os::current_thread_cpu_ns().saturating_sub(begin_ns), Ordering::Relaxed);
+        let cpu_ns = spanprof_os::current_thread_cpu_ns().saturating_sub(begin_ns);
+        BUILD_CPU_NS.fetch_add(cpu_ns, Ordering::Relaxed);
+        // `start()` builds the first ones on the program's thread.
+        spanprof_os::count_own_work(cpu_ns);
     }
 
     fn publish(&mut self) {
