@@ -29,8 +29,8 @@ TICK = 1 / 250
 #: A tick belongs to the phase in which it comes: two ends of a phase, each uniform over about an interval. Intervals are
 #: uniform in 0.5 to 1.5 periods.
 PERIODS_OF_ERROR = 0.6 * 2**0.5
-#: The kernel's reading and the label's begin are not the same instant.
-UNLABELLED = 0.02
+#: The kernel is read within the label, which takes CPU time, too.
+OF_READING = 0.02
 #: Number of ticks that use one drawn interval: their count varies more than that of independent ones.
 BATCH = {"auto": {100: 8}, "perf": {100: 8, 1000: 64}, "thread_timer": {100: 1, 1000: 1}}
 #: Standard deviation of an interval, in periods.
@@ -113,7 +113,7 @@ def check(kernel, phases, blocked, stats, clock, rate):
     for phase, truth in kernel.items():
         # Each sample falls into a short section by chance.
         chance = (period_ns * truth) ** 0.5 if clock == "auto" else PERIODS_OF_ERROR * period_ns
-        error = chance + UNLABELLED / 3 * truth
+        error = chance + OF_READING / 3 * truth
         for name, times in phases.items():
             difference = times.get(phase, 0) - truth
             worst = max(worst, abs(difference) / error)

@@ -11,6 +11,12 @@ const PHASE_NS = Number(process.env.PHASE_MS) * 1e6;
 
 const ran = () => Number(fs.readFileSync('/proc/self/schedstat', 'latin1').split(' ')[0]);
 
+/** The kernel's figure is of the last tick, or of the last wait. */
+function ranExactly() {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
+  return ran();
+}
+
 function burn(ns) {
   const end = ran() + ns;
   let total = 0;
@@ -18,11 +24,17 @@ function burn(ns) {
   return total;
 }
 
-/** Burns CPU time under the label and in the span of a phase. */
+/** Burns CPU time under the label and in the span of a phase; returns the kernel's CPU time of it. */
 function phase(number, ns) {
   const ids = { traceId: String(number).padStart(32, '0'), spanId: String(number).padStart(16, '0'), traceFlags: 1 };
   const inSpan = trace.setSpanContext(context.active(), ids);
-  context.with(inSpan, () => spanprof.tagWrapper({ phase: number }, () => burn(ns)));
+  return context.with(inSpan, () =>
+    spanprof.tagWrapper({ phase: number }, () => {
+      const before = ranExactly();
+      burn(ns);
+      return ranExactly() - before;
+    }),
+  );
 }
 
 async function main() {
@@ -31,9 +43,7 @@ async function main() {
   // Loads and compiles what scopes and spans need, outside of the phases.
   phase(99, 1e6);
   for (let number = 1; number <= 6; number++) {
-    const before = ran();
-    phase(number, PHASE_NS);
-    console.log(`phase ${number} ${ran() - before}`);
+    console.log(`phase ${number} ${phase(number, PHASE_NS)}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   console.log('stats', JSON.stringify(spanprof.stats()));

@@ -25,6 +25,8 @@ const NAMES: [&str; 8] = [
 ];
 
 fn ran_ns() -> u64 {
+    // The kernel's figure is of the last tick, or of the last wait.
+    std::thread::sleep(Duration::from_millis(1));
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
@@ -40,12 +42,19 @@ fn burn(ns: u64) -> u64 {
     total
 }
 
-/// Burns CPU time under the label and in the span of a phase.
-fn phase(number: u32, ns: u64) -> u64 {
+/// Burns CPU time; returns the kernel's figure of it.
+fn ran_in(ns: u64) -> u64 {
+    let before_ns = ran_ns();
+    burn(ns);
+    ran_ns() - before_ns
+}
+
+/// Works under the label and in the span of a phase.
+fn phase(number: u32, work: impl FnOnce() -> u64) -> u64 {
     let (trace, span) = (TraceId::from(u128::from(number)), SpanId::from(u64::from(number)));
     let ids = SpanContext::new(trace, span, TraceFlags::SAMPLED, true, TraceState::default());
     let _span = Context::new().with_remote_span_context(ids).attach();
-    tag_wrapper([("phase", number.to_string().as_str())], || burn(ns))
+    tag_wrapper([("phase", number.to_string().as_str())], work)
 }
 
 /// Works in phases of the given µs in turn and waits after each turn, until the thread has used `ns`.
@@ -54,7 +63,7 @@ fn turns(phases: [(u32, u64); 2], ns: u64, mut wait: impl FnMut()) {
     while current_thread_cpu_ns() < end {
         for (used, (number, us)) in used.iter_mut().zip(phases) {
             let before_ns = current_thread_cpu_ns();
-            phase(number, us * 1_000);
+            phase(number, || burn(us * 1_000));
             *used += current_thread_cpu_ns() - before_ns;
         }
         wait();
@@ -81,14 +90,12 @@ fn run() -> Result<(), spanprof::Error> {
     let phase_ms: u64 = std::env::var("PHASE_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(250);
     let profiler = Profiler::start(Config::builder().load()?)?;
     // Resolves what scopes and spans need, outside of the phases.
-    phase(99, 1_000_000);
+    phase(99, || ran_in(1_000_000));
     if std::env::var_os("SECTIONS").is_some() {
         sections(20 * phase_ms * 1_000_000);
     } else {
         for number in 1..=6 {
-            let before_ns = ran_ns();
-            phase(number, phase_ms * 1_000_000);
-            println!("phase {number} {}", ran_ns() - before_ns);
+            println!("phase {number} {}", phase(number, || ran_in(phase_ms * 1_000_000)));
             std::thread::sleep(Duration::from_millis(20));
         }
     }
