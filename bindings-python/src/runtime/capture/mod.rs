@@ -30,14 +30,16 @@ mod recorded_stack_tests;
 #[cfg(any(test, feature = "record-stacks"))]
 pub mod recording;
 
+use std::cell::Cell;
+
 use spanprof_signal::{Captured, DropReason, HandlerContext, Memory, ProcessMemory, RawFrame, RawStack, SampleFlags};
 use spanprof_unwind::{shows_native_callees, Registers, UnwindTables, Walk};
 
 use super::interpreter::layout::FrameChain;
 use super::interpreter::{self, Interpreter};
 use super::walk::activation::InterruptedRegisters;
-use super::walk::activation_list::ActivationList;
-use super::walk::frame::{ChainStart, FrameClass, FrameReader};
+use super::walk::activation_list::{ActivationList, RootRecord};
+use super::walk::frame::{is_last_record, ChainStart, FrameClass, FrameReader};
 use super::walk::{activation, context, greenlet_switch, MAX_LINKS};
 
 /// Walks the current thread.
@@ -80,8 +82,14 @@ fn with_native_frames<M: Memory + Clone>(
         Captured::Walked => native::merge(walk, activations, stack),
         Captured::Dropped(DropReason::NoThreadState) => {
             stack.clear();
-            walk.write_to_root(stack, |_, pc| Some(RawFrame::native(pc)));
-            return Captured::Walked;
+            let begin = interpreter.loop_entry as u64;
+            let (loop_code, has_loop) = (begin..begin + interpreter.loop_bytes, Cell::new(false));
+            walk.write_to_root(stack, |_, pc| {
+                has_loop.set(has_loop.get() || loop_code.contains(&pc));
+                Some(RawFrame::native(pc))
+            });
+            // The loop is being entered: its record has no frame yet.
+            return if has_loop.get() { Captured::Dropped(DropReason::InvalidFrame) } else { Captured::Walked };
         }
         Captured::Dropped(_) => {}
     }
@@ -146,7 +154,7 @@ pub fn walk<M: Memory>(
     let outcome = if is_entering && reader.read_leaf(start.leaf).is_none() {
         give_up(start.caller, DropReason::FaultedRead)
     } else {
-        follow(reader, start, stack, activations)
+        follow(reader, thread, start, stack, activations)
     };
     match outcome {
         WalkOutcome::Captured(captured) => captured,
@@ -154,7 +162,7 @@ pub fn walk<M: Memory>(
             stack.clear();
             activations.clear();
             let record = reader.previous_record(start.record);
-            match follow(reader, ChainStart { leaf: caller, caller: None, record }, stack, activations) {
+            match follow(reader, thread, ChainStart { leaf: caller, caller: None, record }, stack, activations) {
                 WalkOutcome::Captured(captured) => captured,
                 WalkOutcome::StaleLeaf(_) => Captured::Dropped(DropReason::InvalidFrame),
             }
@@ -171,16 +179,29 @@ enum WalkOutcome {
 #[inline]
 fn follow<M: Memory>(
     reader: &FrameReader<'_, M>,
+    thread: usize,
     start: ChainStart,
     stack: &mut RawStack<'_>,
     activations: &mut ActivationList,
 ) -> WalkOutcome {
     let has_frame_records = matches!(reader.interpreter.layout.frames, FrameChain::Objects(_));
     let mut frame = start.leaf;
-    let mut record = start.record;
+    let (mut last_record, mut record) = (0, start.record);
     let mut unproven_caller = start.caller;
     for _ in 0..MAX_LINKS {
         if frame == 0 {
+            if has_frame_records {
+                let next = reader.previous_record(record);
+                let root = [last_record, next].map(|record| is_last_record(record, thread));
+                activations.align(
+                    match root {
+                        [true, _] => RootRecord::OfLastFrame,
+                        [_, true] => RootRecord::BehindNext,
+                        _ => RootRecord::Next,
+                    },
+                    record,
+                );
+            }
             return WalkOutcome::Captured(match stack.is_empty() {
                 // The thread runs no Python code.
                 true => Captured::Dropped(DropReason::NoThreadState),
@@ -210,7 +231,7 @@ fn follow<M: Memory>(
             activations.push(frame, stack.len());
         } else if link.is_bottom || has_frame_records {
             activations.push(record, stack.len());
-            record = reader.previous_record(record);
+            (last_record, record) = (record, reader.previous_record(record));
         }
         frame = link.previous;
     }

@@ -16,18 +16,21 @@ pub fn merge<M: Memory>(walk: &mut Walk<'_, M>, activations: &ActivationList, st
     let mut rest = activations.as_slice();
     let mut pending = stack.set_aside();
     let mut frames_written = 0;
+    // Where a record was removed, its function is the first one.
+    let begin = walk.registers().stack_pointer;
+    let record_of = |activation: &Activation| if activation.record == 0 { begin } else { activation.record };
     // Frames up to the last one that was found by a rule, or confirmed by an activation.
     let mut certain_frames = None;
     let end = loop {
         // A base frame, which is in the thread state (3.15), has no frames.
-        while let [Activation { record, frames }, later @ ..] = rest {
-            if *frames != frames_written || *record >= walk.registers().stack_pointer {
+        while let [activation, later @ ..] = rest {
+            if activation.frames != frames_written || record_of(activation) >= walk.registers().stack_pointer {
                 break;
             }
             rest = later;
         }
         let Some(next) = rest.first() else { break WalkEnd::Stopped };
-        if next.record < walk.registers().stack_pointer {
+        if record_of(next) < walk.registers().stack_pointer {
             break WalkEnd::InvalidFrame;
         }
         let pc = walk.pc();
@@ -39,12 +42,12 @@ pub fn merge<M: Memory>(walk: &mut Walk<'_, M>, activations: &ActivationList, st
             }
         };
         let mut is_loop = false;
-        while let [Activation { record, frames }, later @ ..] = rest {
-            if *record >= frame.frame_address {
+        while let [activation, later @ ..] = rest {
+            if record_of(activation) >= frame.frame_address {
                 break;
             }
-            stack.push_pending(&mut pending, frames - frames_written);
-            (frames_written, rest, is_loop, certain_frames) = (*frames, later, true, None);
+            stack.push_pending(&mut pending, activation.frames - frames_written);
+            (frames_written, rest, is_loop, certain_frames) = (activation.frames, later, true, None);
             walk.confirm();
         }
         if !is_loop && !stack.push_before(&mut pending, RawFrame::native(pc)) {

@@ -13,7 +13,7 @@
 
 use spanprof_signal::{HandlerContext, Memory};
 
-use super::frame::{ChainStart, FrameClass, FrameReader, STACK_BYTES, THREAD_STATE_BYTES};
+use super::frame::{is_last_record, ChainStart, FrameClass, FrameReader, STACK_BYTES};
 use crate::runtime::interpreter::layout::{CurrentFrame, FrameChain};
 
 /// The fields are stored within this many bytes of the loop's entry (96 and 166 in GCC's builds); no instruction in this range
@@ -68,7 +68,7 @@ fn record<M: Memory>(
     let guess = |address: usize, offset: usize| reader.memory.guess(address.checked_add(offset)?);
     let leaf = guess(address, frame)?;
     let below = guess(address, below)?;
-    if below <= address && below.wrapping_sub(thread) >= THREAD_STATE_BYTES {
+    if below <= address && !is_last_record(below, thread) {
         return None;
     }
     if reader.classify(&reader.read_guess(leaf)?) == FrameClass::Invalid {

@@ -88,7 +88,7 @@ enum Validity {
 /// Upper bound of a C stack; words that are further away are not taken for addresses of it, which avoids faults.
 pub(super) const STACK_BYTES: usize = 64 << 20;
 /// The bottom record of the C stack lies in the thread state, within this many bytes.
-pub(super) const THREAD_STATE_BYTES: usize = 1024;
+const THREAD_STATE_BYTES: usize = 1024;
 /// Offset of the last word of a frame that is read.
 const LAST_WORD_OF_FRAME: usize = 72;
 /// Reference counts above this are pointers of a free list.
@@ -307,9 +307,14 @@ impl<M: Memory> FrameReader<'_, M> {
     }
 }
 
+/// Whether a record is the last one of a thread, which is a field of its state.
+pub fn is_last_record(record: usize, thread: usize) -> bool {
+    record.wrapping_sub(thread) < THREAD_STATE_BYTES
+}
+
 /// Whether a `_PyCFrame` may be the previous one of that at `holder`: further up the C stack, or in the thread state.
 fn is_further_up(below: usize, holder: usize, thread: usize) -> bool {
-    below.wrapping_sub(holder) < STACK_BYTES || below.wrapping_sub(thread) < THREAD_STATE_BYTES
+    below.wrapping_sub(holder) < STACK_BYTES || is_last_record(below, thread)
 }
 
 #[inline(always)]
