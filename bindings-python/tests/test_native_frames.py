@@ -28,7 +28,7 @@ PART(chain_third)
 PART(chain_fifth)
 
 void *chain_thread(void *unused) {
-    chain_half(0.5);
+    chain_half(2);
     sink++;
     return NULL;
 }
@@ -162,21 +162,53 @@ def test_native_frames_can_be_left_out(run_with_chain):
 def test_a_thread_without_python_code_has_its_whole_stack(run_with_chain):
     target = run_with_chain(
         """
-        import ctypes, chain, spanprof
+        import ctypes, time
+        import chain, spanprof
         spanprof.start(sample_rate=200, heap=False)
         library, libc, thread = ctypes.CDLL(chain.__file__), ctypes.CDLL(None), ctypes.c_ulong()
-        for _ in range(3):
-            assert libc.pthread_create(ctypes.byref(thread), None, library.chain_thread, None) == 0
-            libc.pthread_join(thread, None)
+        assert libc.pthread_create(ctypes.byref(thread), None, library.chain_thread, None) == 0
+        for _ in range(2):
+            time.sleep(0.7)
             spanprof.flush()
+        libc.pthread_join(thread, None)
         """
     )
-    # The first samples ask for the tables of their files.
+    # The thread is found by a scan, and its first samples ask for the tables of their files.
     windows = target.profiles().files
     samples = [sample for window in windows[2:] for sample in window.samples if "chain_half" in sample.frames]
-    # The thread is found by a scan.
     assert sum(sample.nanoseconds for sample in samples) > 0.1e9
     for sample in samples:
         # Behind the thread's function is only the C library.
         behind = sample.frames[sample.frames.index("chain_half") + 1 :]
         assert behind[0] == "chain_thread" and len(behind) <= 3, sample.frames
+
+
+def test_a_wait_for_a_lock_has_the_native_callers_of_the_function_that_waits(run_with_chain):
+    target = run_with_chain(
+        """
+        import threading, time
+        import chain, spanprof
+        is_held = threading.Event()
+        def python_leaf(_):
+            with lock: pass
+        def python_waits(): chain.relay(python_leaf, 0)
+        def hold():
+            with lock:
+                is_held.set()
+                time.sleep(0.1)
+            is_held.clear()
+        spanprof.start(lock=True, heap=False)
+        lock = threading.Lock()
+        # The first waits ask for the tables of their files.
+        for _ in range(20):
+            holder = threading.Thread(target=hold)
+            holder.start()
+            is_held.wait()
+            python_waits()
+            holder.join()
+        """
+    )
+    waits = target.profiles("lock").through("python_leaf")
+    whole = [sample for sample in waits if known_frames(sample)[1:] == ["chain_inner", "chain_outer", "python_waits"]]
+    assert all(sample.frames[0] == "python_leaf" for sample in waits), [sample.frames for sample in waits]
+    assert sum(sample.count for sample in whole) >= 15, [sample.frames for sample in waits]

@@ -274,8 +274,7 @@ impl HeapRuntime for PythonRuntime {
 
     /// The interpreter allocates for the line, or for the extension, that called it. The hook of one domain may call another one's.
     fn is_of_allocator(&self, frame: &Frame) -> bool {
-        let is_hook = &*frame.function == spanprof_aggregate::OWN_CODE;
-        frame.frame_type == FrameType::Native && (is_hook || self.native_role(frame) != NativeRole::Shown)
+        self.is_of_interpreter(frame)
     }
 
     fn object_type(&self, address: usize, bytes: u64) -> Option<Frame> {
@@ -290,5 +289,18 @@ impl EventRuntime for PythonRuntime {
 
     fn set_reported(&self, events: ReportedEvents) {
         set_lock_waits_reported(events);
+    }
+
+    /// The interpreter calls the lock for the line that waits.
+    fn is_of_lock(&self, frame: &Frame) -> bool {
+        self.is_of_interpreter(frame)
+    }
+}
+
+impl PythonRuntime {
+    /// Whether a frame is native code of the interpreter, or the profiler's.
+    fn is_of_interpreter(&self, frame: &Frame) -> bool {
+        let is_hook = &*frame.function == spanprof_aggregate::OWN_CODE;
+        frame.frame_type == FrameType::Native && (is_hook || self.native_role(frame) != NativeRole::Shown)
     }
 }

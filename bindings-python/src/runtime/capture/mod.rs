@@ -122,9 +122,9 @@ pub fn walk_native_callers(registers: &Registers, stack: &mut RawStack<'_>) -> C
     with_native_frames(interpreter, &mut walk, &activations, captured, stack)
 }
 
-/// As [`walk_calling_thread`]; a stack that cannot be walked becomes the frame of the reason. Returns the flags of a sample.
-pub fn walk_calling_thread_or_reason(stack: &mut RawStack<'_>) -> SampleFlags {
-    if let Captured::Dropped(reason) = walk_calling_thread(stack) {
+/// Replaces a stack that could not be walked by the frame of the reason. Returns the flags of a sample.
+pub fn frames_or_reason(captured: Captured, stack: &mut RawStack<'_>) -> SampleFlags {
+    if let Captured::Dropped(reason) = captured {
         stack.clear();
         stack.push(RawFrame::reason(reason));
     }

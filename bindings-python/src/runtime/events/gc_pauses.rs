@@ -21,7 +21,7 @@ use spanprof_profiler::binding::{ffi_guard, sample_event};
 use spanprof_profiler::ProfilerHandle;
 use spanprof_signal::{RawFrame, RawSample, RawStack, SampleKind, SyntheticFrame};
 
-use crate::runtime::capture::walk_calling_thread_or_reason;
+use crate::runtime::capture::{frames_or_reason, walk_calling_thread};
 use crate::runtime::detection;
 
 /// Shorter pauses are sampled.
@@ -117,7 +117,8 @@ fn submit(parts_ns: [u64; 2], now_ns: u64, generation: u64) {
     let of_pause = [SyntheticFrame::ScheduledOut, cause, SyntheticFrame::generation(generation), SyntheticFrame::Gc];
     own.copy_from_slice(&of_pause.map(RawFrame::synthetic));
     let mut stack = RawStack::new(of_thread);
-    let flags = walk_calling_thread_or_reason(&mut stack);
+    let captured = walk_calling_thread(&mut stack);
+    let flags = frames_or_reason(captured, &mut stack);
     let (context, walked) = (stack.context, stack.frames().len());
     for (part_ns, first) in parts_ns.into_iter().zip([1, 0]).filter(|(part_ns, _)| *part_ns > 0) {
         // A loss is counted.

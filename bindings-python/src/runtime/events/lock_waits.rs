@@ -4,10 +4,16 @@
 
 use spanprof_profiler::binding::LockWait;
 
-use crate::runtime::capture::walk_calling_thread_or_reason;
+use spanprof_unwind::Registers;
 
-/// Begins a wait of the calling thread and walks its stack. Leaves out the innermost `skipped` frames. `None` while waits
-/// are not reported.
+use crate::runtime::capture::{frames_or_reason, walk_calling_thread, walk_native_callers};
+
+/// Begins a wait of the calling thread and walks its stack. Leaves out the innermost `skipped` functions of Python; if some are left out,
+/// the stack has no native frames. `None` while waits are not reported.
 pub fn begin_lock_wait(skipped: usize) -> Option<Box<LockWait>> {
-    LockWait::begin(skipped, walk_calling_thread_or_reason)
+    let registers = Registers::here();
+    LockWait::begin(skipped, |stack| {
+        let captured = if skipped == 0 { walk_native_callers(&registers, stack) } else { walk_calling_thread(stack) };
+        frames_or_reason(captured, stack)
+    })
 }
