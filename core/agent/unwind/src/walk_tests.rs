@@ -17,10 +17,10 @@ fn tables_of_all_objects() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     spanprof_os::install_fault_guard();
-    crate::refresh(&[]);
+    crate::refresh(&[], &|| false);
     let first_code: Vec<u64> =
         crate::SNAPSHOT.borrow().unwrap().get().objects().iter().map(|object| object.image.code.start).collect();
-    crate::refresh(&first_code);
+    crate::refresh(&first_code, &|| false);
     turn
 }
 
@@ -351,7 +351,7 @@ fn libraries_come_and_go_while_other_threads_walk() {
                 .iter()
                 .map(|object| object.image.code.start)
                 .collect();
-            crate::refresh(&all);
+            crate::refresh(&all, &|| false);
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -368,7 +368,7 @@ fn a_forked_child_walks_by_the_tables_of_its_parent_and_builds_none_again() {
     spanprof_os::testing::in_child(|| {
         compares_with_the_standard_unwinder();
         // What is wanted is built already.
-        crate::refresh(&[]);
+        crate::refresh(&[], &|| false);
         assert_eq!(crate::stats(), before);
     });
 }

@@ -13,5 +13,5 @@ pub(crate) use waiting_thread::walk_waiting_thread;
 pub(crate) fn build_first_tables() {
     spanprof_unwind::install_fork_reset();
     // Hooks of the allocator may be in a library.
-    spanprof_unwind::refresh(&[build_first_tables as *const () as u64]);
+    spanprof_unwind::refresh(&[build_first_tables as *const () as u64], &|| false);
 }

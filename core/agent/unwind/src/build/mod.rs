@@ -58,9 +58,10 @@ static BUILDER: PerProcess<Mutex<Builder>> = PerProcess::empty();
 
 /// Lists objects that were loaded, and builds the tables of the program and the C library, of those that walks asked for, and of
 /// those that contain the code addresses `first`. Waits for another thread that does so. Called by the drain thread at each wakeup;
-/// takes 10 ns when nothing changed, 15 to 20 ms per MB of unwind information that is read.
-pub fn refresh(first: &[u64]) {
-    BUILDER.with(|builder| builder.lock().unwrap_or_else(PoisonError::into_inner).refresh(first));
+/// takes 10 ns when nothing changed, 15 to 20 ms per MB of unwind information that is read. Ends early once `is_canceled` is true: tables
+/// that are not built stay wanted.
+pub fn refresh(first: &[u64], is_canceled: &dyn Fn() -> bool) {
+    BUILDER.with(|builder| builder.lock().unwrap_or_else(PoisonError::into_inner).refresh(first, is_canceled));
 }
 
 /// Code of the objects that are in most stacks: the program, the C library, and the kernel's library that reads clocks.
@@ -111,11 +112,11 @@ impl Default for Builder {
 }
 
 impl Builder {
-    fn refresh(&mut self, first: &[u64]) {
+    fn refresh(&mut self, first: &[u64], is_canceled: &dyn Fn() -> bool) {
         let is_listed = self.list_if_changed();
         let wanted = self.wanted(first);
         for object in &wanted {
-            self.build(*object);
+            self.build(*object, is_canceled);
         }
         if is_listed || !wanted.is_empty() {
             self.publish();
@@ -173,15 +174,16 @@ impl Builder {
         missing.filter(|(_, (image, _))| is_wanted(image)).map(|(position, _)| position).collect()
     }
 
-    fn build(&mut self, position: usize) {
+    fn build(&mut self, position: usize, is_canceled: &dyn Fn() -> bool) {
         let bytes: usize = self.objects.iter().map(|(_, state)| state.bytes()).sum();
         let Some((image, state)) = self.objects.get_mut(position) else { return };
         let numbers = &mut self.numbers;
         let begin_ns = spanprof_os::current_thread_cpu_ns();
         // No input is known to make the parser panic.
-        let table = catch_unwind(AssertUnwindSafe(|| table_of(image, numbers))).ok().flatten();
+        let table = catch_unwind(AssertUnwindSafe(|| table_of(image, numbers, is_canceled))).ok().flatten();
         *state = match table.filter(|table| bytes + table.bytes() <= MAX_TABLE_BYTES) {
             Some(table) => TableState::Built(Arc::new(table)),
+            None if is_canceled() => TableState::Missing,
             None => TableState::LeftOut,
         };
         let cpu_ns = spanprof_os::current_thread_cpu_ns().saturating_sub(begin_ns);
@@ -208,10 +210,10 @@ fn wanted_code() -> Vec<u64> {
     objects.filter(|object| object.is_wanted.load(Ordering::Relaxed)).map(|object| object.image.code.start).collect()
 }
 
-fn table_of(image: &Image, numbers: &mut RuleNumbers) -> Option<UnwindTable> {
+fn table_of(image: &Image, numbers: &mut RuleNumbers, is_canceled: &dyn Fn() -> bool) -> Option<UnwindTable> {
     // Rules are those of x86-64.
     let information = image.unwind_information().filter(|_| cfg!(target_arch = "x86_64"))?;
-    rows::table(&information, &image.code, numbers)
+    rows::table(&information, &image.code, numbers, is_canceled)
 }
 
 /// The table of a section that is no loaded file's.
@@ -222,5 +224,5 @@ pub(crate) fn foreign_table(
     code: &std::ops::Range<u64>,
     numbers: &mut RuleNumbers,
 ) -> Option<UnwindTable> {
-    rows::table(&image::UnwindInformation { bytes, address }, code, numbers)
+    rows::table(&image::UnwindInformation { bytes, address }, code, numbers, &|| false)
 }

@@ -24,11 +24,12 @@ const RETURN_ADDRESS: Register = Register(16);
 
 type Section<'a> = EhFrame<EndianSlice<'a, LittleEndian>>;
 
-/// The table of an object; `None` beyond a limit, or if the unwind information has no function.
+/// The table of an object; `None` beyond a limit, once `is_canceled` is true, or if the unwind information has no function.
 pub(super) fn table(
     information: &UnwindInformation,
     code: &Range<u64>,
     numbers: &mut RuleNumbers,
+    is_canceled: &dyn Fn() -> bool,
 ) -> Option<UnwindTable> {
     let code_bytes = u32::try_from(code.end.checked_sub(code.start)?).ok()?;
     let section = EhFrame::new(&information.bytes, LittleEndian);
@@ -57,7 +58,7 @@ pub(super) fn table(
         functions += 1;
         // Reading this clock is a system call.
         let is_late = || spanprof_os::current_thread_cpu_ns().saturating_sub(begin_ns) > MAX_CPU_NS;
-        if rows.len() > MAX_ROWS || functions % 64 == 0 && is_late() {
+        if rows.len() > MAX_ROWS || functions % 64 == 0 && (is_canceled() || is_late()) {
             return None;
         }
         let (is_signal_frame, encoding) = (function.is_signal_trampoline(), function.cie().encoding());
@@ -215,7 +216,10 @@ mod tests {
     #[test]
     fn the_c_library_has_a_rule_at_each_of_its_functions() {
         let (information, code) = of_the_c_library(usize::MAX);
-        let table = table(&information, &code, &mut RuleNumbers::default()).unwrap();
+        let mut numbers = RuleNumbers::default();
+        let canceled = table(&information, &code, &mut numbers, &|| true);
+        assert!(canceled.is_none());
+        let table = table(&information, &code, &mut numbers, &|| false).unwrap();
         // An entry has four bytes; distributions differ in size.
         assert!((50_000..2 << 20).contains(&table.bytes()), "{}", table.bytes());
         for function in [libc::getenv as *const (), libc::malloc as *const (), libc::poll as *const ()] {

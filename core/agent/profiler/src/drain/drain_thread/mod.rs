@@ -4,6 +4,7 @@
 mod collections;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -123,7 +124,7 @@ impl<'a> DrainThread<'a> {
             session.counters.clone(),
             spanprof_os::monotonic_ns(),
         );
-        spanprof_unwind::refresh(&[session.runtime.code_address()]);
+        build_tables(session);
         let output = session.outputs.file.lock().unwrap_or_else(PoisonError::into_inner).take();
         let peak_file = session.outputs.peak_file.lock().unwrap_or_else(PoisonError::into_inner).take();
         Self {
@@ -154,7 +155,7 @@ impl<'a> DrainThread<'a> {
         }
         let reason = self.session.inbox.wait(self.sleep_ns());
         // Before names are resolved, which may take long: walks wait for the tables.
-        spanprof_unwind::refresh(&[self.session.runtime.code_address()]);
+        build_tables(self.session);
         if self.session.is_superseded() {
             return self.leave_to_later_run();
         }
@@ -454,6 +455,12 @@ impl<'a> DrainThread<'a> {
             delivery.send(closed, self.session.config.active.load().request_bytes() as usize);
         }
     }
+}
+
+/// Builds the tables that walks asked for, unless the end waits for it: that of Node.js takes seconds on a busy machine.
+fn build_tables(session: &Session) {
+    let is_ending = || session.stopping.load(Ordering::Acquire) || spanprof_os::is_terminating();
+    spanprof_unwind::refresh(&[session.runtime.code_address()], &is_ending);
 }
 
 /// Monotonic time.
