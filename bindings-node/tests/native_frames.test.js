@@ -29,7 +29,7 @@ test('each sample in native code without frame pointers has the whole chain and 
   const shares = Object.fromEntries(Object.keys(SPINNERS).map((name) => [name, 0]));
   const ofProgram = ({ file }) => /native_chain\.(js|node)$/.test(file);
   let count = 0;
-  for (const { stack, values } of pprof.read(path.join(folder, profiles[2]))) {
+  for (const { stack, values } of pprof.read(path.join(folder, profiles.at(-1)))) {
     const [leaf, ...callers] = stack.filter(ofProgram);
     if (!Object.hasOwn(SPINNERS, stack[0].name)) continue;
     const names = callers.map(({ name }) => name);
