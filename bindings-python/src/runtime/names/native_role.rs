@@ -10,7 +10,7 @@ use std::path::Path;
 use spanprof_aggregate::runtime::{Frame, NativeRole};
 
 /// Beginnings of names of functions that pass calls on.
-const CALL_GLUE: [&str; 28] = [
+const CALL_GLUE: [&str; 37] = [
     "_PyEval_",
     "PyEval_",
     "_TAIL_CALL_",
@@ -32,7 +32,16 @@ const CALL_GLUE: [&str; 28] = [
     "wrap_",
     "wrapper_call",
     "wrapperdescr_",
-    "gen_send_ex",
+    "PyGen_am_send",
+    "_PyGen_Send",
+    "PyIter_Send",
+    "gen_iternext",
+    "gen_send",
+    "gen_throw",
+    "_gen_throw",
+    "async_gen_asend_",
+    "async_gen_athrow_",
+    "coro_wrapper_",
     "_Py_CheckFunctionResult",
     "object_vacall",
     "do_call_core",
@@ -69,7 +78,13 @@ mod tests {
             native_role(&frame, Path::new("/usr/lib/libpython3.11.so.1.0"))
         };
         let interpreter = |name: &str| role(name, "/usr/lib/libpython3.11.so.1.0");
-        for glue in ["_PyEval_EvalFrameDefault", "cfunction_vectorcall_O", "_PyObject_MakeTpCall", "slot_tp_call"] {
+        for glue in [
+            "_PyEval_EvalFrameDefault",
+            "cfunction_vectorcall_O",
+            "_PyObject_MakeTpCall",
+            "slot_tp_call",
+            "PyGen_am_send",
+        ] {
             assert_eq!(interpreter(glue), NativeRole::CallGlue, "{glue}");
         }
         for called in ["list_sort", "long_add", "_PyObject_Malloc", "[libpython3.11.so.1.0]", "scanstring_unicode"] {
