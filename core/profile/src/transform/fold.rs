@@ -1,5 +1,6 @@
 //! Folds libraries and runtimes: each run of consecutive library frames becomes one frame with the name of the library, each run of
-//! runtime frames one with the name of its part, so that a stack shows own code and what it uses. Pure. Called for flame graphs and
+//! runtime frames one with the name of its part, so that a stack shows own code and what it uses. Runtime frames that only pass calls of
+//! or to a library on are left out. Pure. Called for flame graphs and
 //! trees. A page folds itself, by [`FoldableFunctions`] (`stacks.js` of the page, in `spanprof-view`).
 
 use hashbrown::HashMap;
@@ -60,6 +61,15 @@ impl Folding {
             Self::ProfilerPackage => Self::Runtime(RuntimeBucket::Profiler).frame(function),
             Self::Runtime(bucket) => Some(folded_key(bucket.name(), bucket.frame_type(), bucket.origin())),
         }
+    }
+
+    fn is_library(&self) -> bool {
+        matches!(self, Self::Library(_) | Self::ProfilerPackage)
+    }
+
+    /// Whether it may pass calls on: code of a runtime that does not say what it is for, as a collector does.
+    fn may_pass_calls_on(&self) -> bool {
+        matches!(self, Self::Runtime(bucket) if *bucket <= RuntimeBucket::JvmRuntime)
     }
 
     /// Whether a frame continues the run of its caller. The kernel is apart, since a system call is what other code did.
@@ -142,6 +152,8 @@ pub struct FoldedPaths {
     frames: Vec<Option<u32>>,
     rows: Vec<FunctionKey>,
     frame_numbers: HashMap<FunctionKey, u32>,
+    /// The path without what passes calls on.
+    shortened: Vec<u32>,
 }
 
 impl FoldedPaths {
@@ -183,10 +195,13 @@ impl FoldedPaths {
             }
             _ => None,
         };
-        while let [first, ..] = path {
+        let mut shortened = std::mem::take(&mut self.shortened);
+        self.shorten(path, &mut shortened);
+        let mut rest = &*shortened;
+        while let [first, ..] = rest {
             let folding = |function: &u32| &self.foldings[*function as usize];
-            let continued = path.windows(2).take_while(|pair| folding(&pair[1]).continues(folding(&pair[0])));
-            let (run, after) = path.split_at(1 + continued.count());
+            let continued = rest.windows(2).take_while(|pair| folding(&pair[1]).continues(folding(&pair[0])));
+            let (run, after) = rest.split_at(1 + continued.count());
             let named = match folding(first) {
                 Folding::Kept => *first,
                 Folding::Library(_) | Folding::ProfilerPackage => {
@@ -208,9 +223,29 @@ impl FoldedPaths {
                 }
             };
             frames.push(frame);
+            rest = after;
+        }
+        self.shortened = shortened;
+        frames.extend(object_type.map(|leaf| self.number(functions[leaf as usize].clone())));
+    }
+
+    /// Writes the path without runs of the runtime between a library and what it calls, or what calls it.
+    fn shorten(&self, mut path: &[u32], shortened: &mut Vec<u32>) {
+        let folding = |function: &u32| &self.foldings[*function as usize];
+        shortened.clear();
+        while let [first, ..] = path {
+            let (run, after) =
+                path.split_at(path.iter().take_while(|function| folding(function).may_pass_calls_on()).count().max(1));
+            let passes_on = match (shortened.last().map(folding), after.first().map(folding)) {
+                (Some(Folding::Runtime(_)), _) | (_, Some(Folding::Runtime(_))) => false,
+                (Some(caller), Some(callee)) => caller.is_library() || callee.is_library(),
+                _ => false,
+            };
+            if !(passes_on && folding(first).may_pass_calls_on()) {
+                shortened.extend_from_slice(run);
+            }
             path = after;
         }
-        frames.extend(object_type.map(|leaf| self.number(functions[leaf as usize].clone())));
     }
 
     fn number(&mut self, key: FunctionKey) -> u32 {
@@ -391,9 +426,15 @@ mod tests {
             [("solve", &*linalg, Cpython), ("matmul", &*umath, Native), ("dgemm_kernel", &*blas, Native)];
         const MEMCPY: Frame<'_> = ("memcpy", "/lib/libc.so.6", Native);
         const SORT: Frame<'_> = ("list_sort", "/usr/bin/python3.11", Native);
+        const MULTIPLY: Frame<'_> = ("PyNumber_MatrixMultiply", "/usr/bin/python3.11", Native);
+        const EXEC: Frame<'_> = ("builtin_exec", "/usr/bin/python3.11", Native);
+        const COLLECT: Frame<'_> = ("gc_collect_main", "/usr/bin/python3.11", Native);
         for (stack, expected) in [
             (&[APP, linalg, umath, blas][..], &["handle", "numpy"][..]),
             (&[APP, umath, blas, MEMCPY], &["handle", "numpy", "native"]),
+            (&[APP, MULTIPLY, umath], &["handle", "numpy"]),
+            (&[linalg, EXEC, linalg, EXEC, APP], &["numpy", "handle"]),
+            (&[EXEC, linalg, COLLECT, APP], &["interpreter", "numpy", "garbage collector", "handle"]),
             (&[APP, SORT, MEMCPY], &["handle", "interpreter"]),
             (&[APP, SORT, PRICE, umath, linalg, APP], &["handle", "interpreter", "price", "numpy", "handle"]),
         ] {

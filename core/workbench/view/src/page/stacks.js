@@ -1,6 +1,8 @@
 /* Stack trees as the server has them (transform/tree.rs, invert.rs, fold.rs): parent, function and self weight by node, in
    depth-first order. Functions are numbered in the order of siblings. */
 
+/** The highest priority of functions of the runtime that may pass calls on: not collectors, compilers and the profiler. */
+const PASSES_CALLS_ON = 6;
 /** Nodes up to which an inverted tree has all of them, and the share of the lightest node of a larger one. */
 const MAX_INVERTED = 2e6, MIN_INVERTED = 1 / 5e4;
 
@@ -118,7 +120,7 @@ function inverted({ parent, fn, own }, matches) {
 }
 
 /**
- * Each run of libraries as one frame, and each of the runtime. A run of libraries has the name next to own code that it calls, else
+ * Each run of libraries as one frame, and each of the runtime. A run of the runtime that passes calls of or to a library on is left out. A run of libraries has the name next to own code that it calls, else
  * the first one; parts of the standard library name it only without others (fold.rs). Functions of `keeps` stay, and so does the type of an object at the
  * leaf. `fold` is the function of the frame; `priority` is 0 to 2 of libraries, to 9 of the runtime, 10 of the kernel.
  */
@@ -127,12 +129,19 @@ function withFolded({ parent, fn, own, elided }, { fold, priority, file, files }
   const sums = totalWeights(parent, elided ? own.map((weight, node) => weight + elided[node]) : own);
   const groupOf = (at) => (fold[at] && !keeps?.[at] ? 1 + (priority[at] > 2) + (priority[at] > 9) : 0);
   const groups = Uint8Array.from(fold, (_, at) => groupOf(at));
-  /** The path before the run of a node, and the functions that may name the run. */
-  const [before, first, last] = [0, 1, 2].map(() => new Int32Array(fn.length));
+  /** The path before the run of a node, the functions that may name the run, and the node before a run of the runtime. */
+  const [before, first, last, outer] = [0, 1, 2, 3].map(() => new Int32Array(fn.length));
+  /** The node that calls a function, without what passes the call on. */
+  const callerOf = (node, group) => {
+    const caller = parent[node], around = outer[caller];
+    const passesOn = groups[fn[caller]] === 2 && priority[first[caller]] <= PASSES_CALLS_ON && group < 2 && around;
+    return passesOn && groups[fn[around]] < 2 && (group === 1 || groups[fn[around]] === 1) ? around : caller;
+  };
   const end = (node, isCaller) => (groups[fn[node]] ? built.child(before[node], fold[(isCaller ? last : first)[node]]) : before[node]);
   fn.forEach((at, node) => {
     if (node && sums[node] !== 0) {
-      const caller = parent[node], group = groups[at];
+      const group = groups[at], caller = callerOf(node, group);
+      if (group === 2) outer[node] = groups[fn[caller]] === 2 ? outer[caller] : caller;
       if (!group) before[node] = built.child(end(caller, true), at);
       else if (group === groups[fn[caller]]) {
         before[node] = before[caller];
