@@ -65,9 +65,10 @@ mod tests {
     use super::*;
     use spanprof_signal::RawFrame;
 
-    #[test]
-    fn a_walk_from_before_code_moved_is_repeated_and_the_third_one_drops_the_sample() {
-        const PENDING: Captured = Captured::Dropped(DropReason::SignalBlocked);
+    const PENDING: Captured = Captured::Dropped(DropReason::SignalBlocked);
+
+    /// Captures this thread after its code moved so often each time.
+    fn captures_after<const COUNT: usize>(moves: [u64; COUNT]) -> [Captured; COUNT] {
         assert!(begin(true));
         let (thread, thread_id) = (table_entry::claim().unwrap(), spanprof_os::thread_id());
         thread.thread_id.store(thread_id, Ordering::Release);
@@ -84,11 +85,21 @@ mod tests {
             assert_eq!(captured == Captured::Walked, !stack.is_empty());
             captured
         };
-        assert_eq!([0, 0].map(&mut capture), [PENDING, Captured::Walked]);
-        let moved = Captured::Dropped(DropReason::MovedDuringWalk);
-        assert_eq!([0, 1, 1, 1].map(&mut capture), [PENDING, PENDING, PENDING, moved]);
-        assert_eq!([0, 1, 0].map(&mut capture), [PENDING, PENDING, Captured::Walked]);
+        let captured = moves.map(&mut capture);
         thread.release();
         assert_eq!(capture(0), Captured::Dropped(DropReason::NoThreadState));
+        captured
+    }
+
+    #[test]
+    fn a_walk_from_before_code_moved_is_repeated_and_the_third_one_drops_the_sample() {
+        let moved = Captured::Dropped(DropReason::MovedDuringWalk);
+        let moves = [0, 0, 0, 1, 1, 1, 0, 1, 0];
+        let expected =
+            [PENDING, Captured::Walked, PENDING, PENDING, PENDING, moved, PENDING, PENDING, Captured::Walked];
+        // On a busy machine the answer whether a signal ends a wait may be too old, and no signal is sent.
+        let captured: Vec<_> =
+            (0..20).map(|_| captures_after(moves)).take_while(|captured| *captured != expected).collect();
+        assert!(captured.len() < 20, "{captured:?}");
     }
 }
