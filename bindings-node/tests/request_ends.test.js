@@ -26,7 +26,8 @@ function check({ requests, stats, kept, plain }, count, isUnsampled) {
   assert.equal(stats['tail.requests'], count);
   // Samples of an unsampled span before and after its middleware's request belong to no request.
   if (!isUnsampled) assert.deepEqual([stats['tail.undecided'], stats['tail.held_bytes']], [0, 0]);
-  assert.ok(stats['tail.kept_error'] > 0);
+  // On a busy machine the failed ones may all be slow.
+  if (requests.some(({ hasFailed, outside }) => hasFailed && outside < LIMIT_MS)) assert.ok(stats['tail.kept_error'] > 0);
   for (const { number, inside, outside, hasFailed } of requests) {
     // Every request that worked long has samples; one that only waited may have none.
     if (number % 25 === 0) assert.ok(kept.has(number), `${number} is kept`);
