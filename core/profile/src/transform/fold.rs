@@ -1,7 +1,7 @@
 //! Folds libraries and runtimes: each run of consecutive library frames becomes one frame with the name of the library, each run of
 //! runtime frames one with the name of its part, so that a stack shows own code and what it uses. Runtime frames that only pass calls of
 //! or to a library on are left out. Pure. Called for flame graphs and
-//! trees. A page folds itself, by [`FoldableFunctions`] (`stacks.js` of the page, in `spanprof-view`).
+//! trees. A page folds itself, by [`super::FoldableFunctions`] (`stacks.js` of the page, in `spanprof-view`).
 
 use hashbrown::HashMap;
 
@@ -42,7 +42,7 @@ impl Folding {
 
     /// Which function of a run names it: the highest, at least 1 for libraries with a name. Up to 2 of libraries, up to 9 of the
     /// runtime, then the kernel.
-    fn priority(&self) -> u8 {
+    pub(super) fn priority(&self) -> u8 {
         match self {
             Self::Kept | Self::Library(None) | Self::ProfilerPackage => 0,
             Self::Library(Some(library)) => 2 - u8::from(library.is_standard),
@@ -51,7 +51,7 @@ impl Folding {
     }
 
     /// The frame of a run that has the name of this function.
-    fn frame(&self, function: &FunctionKey) -> Option<FunctionKey> {
+    pub(super) fn frame(&self, function: &FunctionKey) -> Option<FunctionKey> {
         match self {
             Self::Kept => None,
             Self::Library(library) => {
@@ -283,55 +283,6 @@ fn language_of(function: &FunctionKey) -> FrameType {
 
 fn folded_key(name: &str, frame_type: FrameType, origin: CodeOrigin) -> FunctionKey {
     FunctionKey { name: name.to_owned(), frame_type, recorded: RecordedOrigin(Some(origin)), ..FunctionKey::default() }
-}
-
-/// Functions as a page has them, which folds trees itself.
-pub struct FoldableFunctions {
-    /// The functions and the frames into which they fold, in the order of siblings. Entry 0 is the root's.
-    pub rows: Vec<FunctionKey>,
-    /// The number in `rows` of each function that was passed.
-    pub numbers: Vec<u32>,
-    /// By row: the number of the frame that a run with the name of this function becomes, 0 for functions that stay frames.
-    pub frames: Vec<u32>,
-    /// By row: which function of a run names it: 0 to 2 of libraries, 3 to 9 of the runtime, 10 of the kernel.
-    pub priorities: Vec<u8>,
-}
-
-impl FoldableFunctions {
-    /// The functions of a tree, of which entry 0 is the root's.
-    pub fn of(functions: Vec<FunctionKey>) -> Self {
-        let foldings: Vec<Folding> = functions.iter().map(Folding::of).collect();
-        let frames = functions.iter().zip(&foldings).skip(1).map(|(function, folding)| folding.frame(function));
-        let frames: Vec<Option<FunctionKey>> = std::iter::once(None).chain(frames).collect();
-        let count = functions.len();
-        let mut row_numbers: HashMap<FunctionKey, usize> = HashMap::new();
-        let mut rows = functions;
-        for (row, function) in rows.iter().enumerate().skip(1) {
-            row_numbers.insert(function.clone(), row);
-        }
-        let mut frame_of: Vec<usize> = Vec::with_capacity(count);
-        for frame in frames {
-            frame_of.push(frame.map_or(0, |frame| {
-                *row_numbers.entry(frame).or_insert_with_key(|frame| {
-                    rows.push(frame.clone());
-                    rows.len() - 1
-                })
-            }));
-        }
-        let mut order: Vec<usize> = (1..rows.len()).collect();
-        order.sort_by(|one, other| rows[*one].cmp(&rows[*other]));
-        order.insert(0, 0);
-        let mut numbers = vec![0u32; rows.len()];
-        order.iter().enumerate().for_each(|(number, row)| numbers[*row] = number as u32);
-        let frame = |row: &usize| frame_of.get(*row).map_or(0, |frame| numbers[*frame]);
-        let priority = |row: &usize| foldings.get(*row).map_or(0, Folding::priority);
-        Self {
-            frames: order.iter().map(frame).collect(),
-            priorities: order.iter().map(priority).collect(),
-            rows: order.iter().map(|row| std::mem::take(&mut rows[*row])).collect(),
-            numbers: numbers[..count].to_vec(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 mod code_part;
 mod exact;
 mod fold;
+mod foldable;
 mod functions;
 mod invert;
 mod label_names;
@@ -15,7 +16,8 @@ mod tree;
 
 pub use code_part::CodePart;
 pub use exact::{join_exact_values, separate_exact_values};
-pub use fold::{folded_function, FoldableFunctions, FoldedPaths};
+pub use fold::{folded_function, FoldedPaths};
+pub use foldable::FoldableFunctions;
 pub use functions::{FunctionKey, FunctionTable};
 pub use label_names::{is_accepted_label_name, refused_label_names};
 pub(crate) use merge::Merged;

@@ -59,7 +59,7 @@ pub fn host_thread_ids(out: &mut Vec<u32>) {
 
 /// Counts CPU time that the calling thread used for the profiler. The clocks of our own threads have it already.
 pub fn count_own_work(cpu_ns: u64) {
-    if !is_own(crate::thread_id()) {
+    if !is_own(thread_id()) {
         ENDED_CPU_NS.fetch_add(cpu_ns, Ordering::Relaxed);
     }
 }
