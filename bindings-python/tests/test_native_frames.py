@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import sysconfig
 
 import pytest
@@ -147,6 +148,33 @@ def test_callbacks_generators_and_recursion_stand_between_the_native_frames_that
         has_no_table = "[unknown_callers]" in sample.frames or not any("/" in file for file, line in sample.lines if not line)
         assert is_whole or has_no_table, sample.frames
     assert counts["whole"] > 300 and counts["other"] < 0.05 * counts["whole"], counts
+
+
+def test_native_frames_of_a_greenlet_stand_above_the_lines_that_called_them(run_with_chain):
+    pytest.importorskip("greenlet")
+    target = run_with_chain(
+        """
+        import chain, spanprof, time
+        from greenlet import greenlet
+        def python_leaf(_):
+            for _ in range(2000):
+                sum(range(40))
+        def python_calls(): chain.relay(python_leaf, 0)
+        def python_body():
+            for _ in range(10): python_calls()
+        spanprof.start(sample_rate=500, heap=False)
+        while time.process_time() < 2:
+            greenlet(python_body).switch()
+        """
+    )
+    # Without records, functions are counted from the root of a thread, which a greenlet has not.
+    relay = ["chain_inner", "chain_outer"] if sys.version_info >= (3, 10) else []
+    whole = ["python_leaf", *relay, "python_calls", "python_body"]
+    counts = {True: 0, False: 0}
+    for sample in target.profiles().through("python_leaf"):
+        counts[known_frames(sample) == whole] += sample.count
+    # Until the tables of a file are built, at the start.
+    assert counts[True] > 300 and counts[False] < 0.05 * counts[True], counts
 
 
 def test_native_frames_can_be_left_out(run_with_chain):

@@ -38,7 +38,7 @@ use spanprof_unwind::{shows_native_callees, Registers, UnwindTables, Walk};
 use super::interpreter::layout::FrameChain;
 use super::interpreter::{self, Interpreter};
 use super::walk::activation::InterruptedRegisters;
-use super::walk::activation_list::{ActivationList, RootRecord};
+use super::walk::activation_list::ActivationList;
 use super::walk::frame::{is_last_record, ChainStart, FrameClass, FrameReader};
 use super::walk::{activation, context, greenlet_switch, MAX_LINKS};
 
@@ -61,12 +61,20 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     let context = unsafe { context.ucontext.cast::<libc::ucontext_t>().as_ref() };
     let tables = shows_native_callees().then(UnwindTables::borrow).flatten();
     let Some((tables, context)) = tables.zip(context) else { return captured };
-    with_native_frames(interpreter, &mut tables.walk_interrupted(ProcessMemory, context), &activations, captured, stack)
+    with_native_frames(
+        interpreter,
+        thread,
+        &mut tables.walk_interrupted(ProcessMemory, context),
+        &activations,
+        captured,
+        stack,
+    )
 }
 
 /// Adds the native frames to the captured ones. A thread without Python code has only native ones.
 fn with_native_frames<M: Memory + Clone>(
     interpreter: &Interpreter,
+    thread: usize,
     walk: &mut Walk<'_, M>,
     activations: &ActivationList,
     captured: Captured,
@@ -88,8 +96,9 @@ fn with_native_frames<M: Memory + Clone>(
                 has_loop.set(has_loop.get() || loop_code.contains(&pc));
                 Some(RawFrame::native(pc))
             });
-            // The loop is being entered: its record has no frame yet.
-            return if has_loop.get() { Captured::Dropped(DropReason::InvalidFrame) } else { Captured::Walked };
+            // The loop is being entered: its record has no frame yet. Other interpreters have their own thread states.
+            let is_entering = has_loop.get() && thread != 0 && FrameReader::of_process(interpreter).is_ours(thread);
+            return if is_entering { Captured::Dropped(DropReason::InvalidFrame) } else { Captured::Walked };
         }
         Captured::Dropped(_) => {}
     }
@@ -119,7 +128,7 @@ pub fn walk_native_callers(registers: &Registers, stack: &mut RawStack<'_>) -> C
             return captured;
         }
     }
-    with_native_frames(interpreter, &mut walk, &activations, captured, stack)
+    with_native_frames(interpreter, thread, &mut walk, &activations, captured, stack)
 }
 
 /// Replaces a stack that could not be walked by the frame of the reason. Returns the flags of a sample.
@@ -190,17 +199,9 @@ fn follow<M: Memory>(
     let mut unproven_caller = start.caller;
     for _ in 0..MAX_LINKS {
         if frame == 0 {
-            if has_frame_records {
-                let next = reader.previous_record(record);
-                let root = [last_record, next].map(|record| is_last_record(record, thread));
-                activations.align(
-                    match root {
-                        [true, _] => RootRecord::OfLastFrame,
-                        [_, true] => RootRecord::BehindNext,
-                        _ => RootRecord::Next,
-                    },
-                    record,
-                );
+            if has_frame_records && is_last_record(last_record, thread) {
+                // The last record belongs to no frame.
+                activations.return_records();
             }
             return WalkOutcome::Captured(match stack.is_empty() {
                 // The thread runs no Python code.

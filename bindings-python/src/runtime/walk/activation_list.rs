@@ -5,7 +5,7 @@
 //! | version | record on the C stack | one activation is |
 //! |---|---|---|
 //! | 3.9 | none: the frames of `_PyEval_EvalFrameDefault` are counted from the root (`capture::native`) | one frame |
-//! | 3.10 | `CFrame`, a local of `_PyEval_EvalFrameDefault` (`Python/ceval.c`), which the thread state refers to before its frame and no longer than that | one frame, see `align` |
+//! | 3.10 | `CFrame`, a local of `_PyEval_EvalFrameDefault` (`Python/ceval.c`), removed before its frame | one frame, see `return_records` |
 //! | 3.11 | `_PyCFrame` | the frames down to one with `is_entry` |
 //! | from 3.12 | the entry frame, a local of the loop (`owner` of a C stack or the interpreter) | the frames down to it |
 
@@ -19,17 +19,6 @@ pub struct Activation {
     pub record: u64,
     /// Frames on the stack when it ended: its own, and those of the activations that it called.
     pub frames: usize,
-}
-
-/// Which record is the last one of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RootRecord {
-    /// That of the last frame: the leaf's record was removed already.
-    OfLastFrame,
-    /// The next one, as it should be.
-    Next,
-    /// The one behind it: the leaf's frame is not there yet.
-    BehindNext,
 }
 
 /// Activations, leaf first.
@@ -53,25 +42,11 @@ impl ActivationList {
         }
     }
 
-    /// Gives each frame of Python 3.10 its own record again where the leaf's function is entered or left, and the thread state has one
-    /// record more or less than frames. `root`: which of these is the last record, that of no frame: the record of the last frame, the next
-    /// one, or that behind it. `next`: the next one. A frame whose record was removed has record 0: its function is being left.
-    pub fn align(&mut self, root: RootRecord, next: usize) {
-        let is_whole = self.len < MAX_ACTIVATIONS;
+    /// Gives each frame of Python 3.10 its own record where the leaf's function is left: its record was removed before its frame, so that
+    /// each frame has the record of its caller. The leaf gets record 0.
+    pub fn return_records(&mut self) {
         let list = self.activations.get_mut(..self.len).unwrap_or(&mut []);
-        let exchange = |other: &mut u64, activation: &mut Activation| std::mem::swap(other, &mut activation.record);
-        match root {
-            RootRecord::Next => {}
-            RootRecord::BehindNext => {
-                let mut later = next as u64;
-                list.iter_mut().rev().for_each(|activation| exchange(&mut later, activation));
-                self.len -= usize::from(!is_whole);
-            }
-            RootRecord::OfLastFrame => {
-                let mut earlier = 0;
-                list.iter_mut().for_each(|activation| exchange(&mut earlier, activation));
-            }
-        }
+        list.iter_mut().fold(0, |own, activation| std::mem::replace(&mut activation.record, own));
     }
 
     /// Removes all.
@@ -90,20 +65,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_frame_has_its_own_record_while_a_function_is_entered_or_left() {
-        let aligned = |root, records: &[usize], next| {
-            let mut list = ActivationList::empty();
-            records.iter().enumerate().for_each(|(index, record)| list.push(*record, index + 1));
-            list.align(root, next);
-            list.as_slice().iter().map(|activation| (activation.record, activation.frames)).collect::<Vec<_>>()
-        };
-        let (own, root) = ([(0x10, 1), (0x20, 2), (0x30, 3)], 0x9000);
-        assert_eq!(aligned(RootRecord::Next, &[0x10, 0x20, 0x30], root), own);
-        assert_eq!(aligned(RootRecord::BehindNext, &[0x08, 0x10, 0x20], 0x30), own);
-        assert_eq!(aligned(RootRecord::OfLastFrame, &[0x20, 0x30, root], 0), [(0, 1), (0x20, 2), (0x30, 3)]);
-        // Of more than fit, the last one is left out.
-        let many: Vec<usize> = (1..=MAX_ACTIVATIONS).collect();
-        let list = aligned(RootRecord::BehindNext, &many, 77);
-        assert_eq!((list.len(), list[0], list[46]), (MAX_ACTIVATIONS - 1, (2, 1), (48, 47)));
+    fn each_frame_has_its_own_record_while_the_function_of_the_leaf_is_left() {
+        let root = 0x9000;
+        let mut list = ActivationList::empty();
+        [0x20, 0x30, root].into_iter().zip(1..).for_each(|(record, frames)| list.push(record, frames));
+        list.return_records();
+        let own = [(0, 1), (0x20, 2), (0x30, 3)].map(|(record, frames)| Activation { record, frames });
+        assert_eq!(list.as_slice(), own);
     }
 }
