@@ -91,5 +91,10 @@ impl UnwindTables {
 /// Prepares for forks of this process; before the first [`refresh`].
 pub fn install_fork_reset() {
     static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| spanprof_os::reset_in_child_by(|| SNAPSHOT.forget_readers()));
+    INSTALLED.call_once(|| {
+        spanprof_os::reset_in_child_by(|| {
+            SNAPSHOT.forget_readers();
+            build::BUILD_CPU_NS.store(0, Ordering::Relaxed);
+        });
+    });
 }

@@ -1,7 +1,7 @@
 //! Folds libraries and runtimes: each run of consecutive library frames becomes one frame with the name of the library, each run of
 //! runtime frames one with the name of its part, so that a stack shows own code and what it uses. Runtime frames that only pass calls of
-//! or to a library on are left out. Pure. Called for flame graphs and
-//! trees. A page folds itself, by [`super::FoldableFunctions`] (`stacks.js` of the page, in `spanprof-view`).
+//! or to a library on are left out. Pure. Called for flame graphs and trees. A page folds itself, by [`super::FoldableFunctions`]
+//! (`stacks.js` of the page, in `spanprof-view`).
 
 use hashbrown::HashMap;
 
@@ -233,15 +233,16 @@ impl FoldedPaths {
     fn shorten(&self, mut path: &[u32], shortened: &mut Vec<u32>) {
         let folding = |function: &u32| &self.foldings[*function as usize];
         shortened.clear();
-        while let [first, ..] = path {
-            let (run, after) =
-                path.split_at(path.iter().take_while(|function| folding(function).may_pass_calls_on()).count().max(1));
+        while !path.is_empty() {
+            let glue = path.iter().take_while(|function| folding(function).may_pass_calls_on()).count();
+            let (run, after) = path.split_at(glue.max(1));
             let passes_on = match (shortened.last().map(folding), after.first().map(folding)) {
+                _ if glue == 0 => false,
                 (Some(Folding::Runtime(_)), _) | (_, Some(Folding::Runtime(_))) => false,
                 (Some(caller), Some(callee)) => caller.is_library() || callee.is_library(),
                 _ => false,
             };
-            if !(passes_on && folding(first).may_pass_calls_on()) {
+            if !passes_on {
                 shortened.extend_from_slice(run);
             }
             path = after;

@@ -58,8 +58,8 @@ static BUILDER: PerProcess<Mutex<Builder>> = PerProcess::empty();
 
 /// Lists objects that were loaded, and builds the tables of the program and the C library, of those that walks asked for, and of
 /// those that contain the code addresses `first`. Waits for another thread that does so. Called by the drain thread at each wakeup;
-/// takes 10 ns when nothing changed, 15 to 20 ms per MB of unwind information that is read. Ends early once `is_canceled` is true: tables
-/// that are not built stay wanted.
+/// takes 10 ns when nothing changed, 15 to 20 ms per MB of unwind information that is read. Ends early once `is_canceled` is true: walks
+/// ask again for tables that were not built.
 pub fn refresh(first: &[u64], is_canceled: &dyn Fn() -> bool) {
     BUILDER.with(|builder| builder.lock().unwrap_or_else(PoisonError::into_inner).refresh(first, is_canceled));
 }
@@ -71,7 +71,8 @@ fn first_code() -> [u64; 3] {
     [program, libc::getauxval as *const () as u64, kernel]
 }
 
-static BUILD_CPU_NS: AtomicU64 = AtomicU64::new(0);
+/// Reset in a forked child, as the times of threads are.
+pub(crate) static BUILD_CPU_NS: AtomicU64 = AtomicU64::new(0);
 
 /// CPU time in which tables were built since the process began, nanoseconds.
 pub fn build_cpu_ns() -> u64 {
@@ -115,7 +116,7 @@ impl Builder {
     fn refresh(&mut self, first: &[u64], is_canceled: &dyn Fn() -> bool) {
         let is_listed = self.list_if_changed();
         let wanted = self.wanted(first);
-        for object in &wanted {
+        for object in wanted.iter().take_while(|_| !is_canceled()) {
             self.build(*object, is_canceled);
         }
         if is_listed || !wanted.is_empty() {

@@ -120,9 +120,9 @@ function inverted({ parent, fn, own }, matches) {
 }
 
 /**
- * Each run of libraries as one frame, and each of the runtime. A run of the runtime that passes calls of or to a library on is left out. A run of libraries has the name next to own code that it calls, else
- * the first one; parts of the standard library name it only without others (fold.rs). Functions of `keeps` stay, and so does the type of an object at the
- * leaf. `fold` is the function of the frame; `priority` is 0 to 2 of libraries, to 9 of the runtime, 10 of the kernel.
+ * Each run of libraries as one frame, and each of the runtime. A run of the runtime that passes calls of or to a library on is left out.
+ * A run of libraries has the name next to own code that it calls, else the first one; parts of the standard library name it only without
+ * others (fold.rs). Functions of `keeps` stay, and so does the type of an object at the leaf. `fold` is the function of the frame; `priority` is 0 to 2 of libraries, to 9 of the runtime, 10 of the kernel.
  */
 function withFolded({ parent, fn, own, elided }, { fold, priority, file, files }, keeps) {
   const built = new TreeBuilder();
