@@ -9,6 +9,7 @@ use std::ops::Range;
 use spanprof_signal::{DropReason, Memory, RawFrame, RawStack};
 use spanprof_unwind::{Walk, WalkEnd};
 
+use crate::runtime::walk::activation::ENTRY_BYTES;
 use crate::runtime::walk::activation_list::{Activation, ActivationList};
 
 /// Writes the native frames of `walk` among the frames of Python, which the stack has.
@@ -67,7 +68,8 @@ pub fn merge<M: Memory>(walk: &mut Walk<'_, M>, activations: &ActivationList, st
 }
 
 /// The activations of Python 3.9, which have no records: each function on the stack whose code is that of the loop has one frame. They are
-/// counted from the root, since on the leaf side the loop may have been entered without a frame yet. Empty if the counts cannot agree.
+/// counted from the root, since on the leaf side the loop may have been entered without a frame yet. Empty if the counts do not agree, as in
+/// a greenlet, below which its parent runs.
 pub fn activations_by_loop<M: Memory + Clone>(
     walk: &Walk<'_, M>,
     loop_code: Range<u64>,
@@ -86,8 +88,9 @@ pub fn activations_by_loop<M: Memory + Clone>(
     };
     let mut loops = 0;
     let end = count_loops(&mut |_| loops += 1);
-    let Some(entered) = usize::checked_sub(loops, stack.len()) else { return list };
-    if end == WalkEnd::Root && !stack.is_truncated() {
+    let is_entering = walk.pc().wrapping_sub(loop_code.start) < ENTRY_BYTES;
+    let entered = usize::from(is_entering && loops == stack.len() + 1);
+    if end == WalkEnd::Root && loops == stack.len() + entered && !stack.is_truncated() {
         let mut index = 0;
         count_loops(&mut |stack_pointer| {
             index += 1;
