@@ -131,11 +131,11 @@ function withFolded({ parent, fn, own, elided }, { fold, priority, file, files }
   const groups = Uint8Array.from(fold, (_, at) => groupOf(at));
   /** The path before the run of a node, the functions that may name the run, and the node before a run of the runtime. */
   const [before, first, last, outer] = [0, 1, 2, 3].map(() => new Int32Array(fn.length));
-  /** The node that calls a function, without what passes the call on. */
+  /** The node that calls a function, without what passes the call on. The label that groups a tree has no entry in `groups`. */
   const callerOf = (node, group) => {
     const caller = parent[node], around = outer[caller];
     const passesOn = groups[fn[caller]] === 2 && priority[first[caller]] <= PASSES_CALLS_ON && group < 2 && around;
-    return passesOn && groups[fn[around]] < 2 && (group === 1 || groups[fn[around]] === 1) ? around : caller;
+    return passesOn && !(groups[fn[around]] > 1) && (group === 1 || groups[fn[around]] === 1) ? around : caller;
   };
   const end = (node, isCaller) => (groups[fn[node]] ? built.child(before[node], fold[(isCaller ? last : first)[node]]) : before[node]);
   fn.forEach((at, node) => {
