@@ -53,8 +53,12 @@ _AWAIT_A_THREAD = (
 #: Seconds between two samples of what tasks await, on average, and the longest.
 _AWAIT_SECONDS = 0.04
 _LONGEST_SECONDS = 1.0
-#: Part of the time in which the thread may run, and of the time since a task has moved after which the next sample is taken.
+#: Part of the time in which the thread may run: at all times, and more at the start of a burst of requests, until it has used the CPU
+#: seconds that it is given for a burst. They come back at the rate of the first.
 _LOAD = 1 / 200
+_BURST_LOAD = 1 / 10
+_BURST_CPU_SECONDS = 0.2
+#: Part of the time since a task has moved after which the next sample is taken.
 _REST = 1 / 64
 
 #: Tasks in a sample. Of more, a random part represents all.
@@ -161,6 +165,8 @@ class _Awaiting:
         self._seen: list[Any] = []
         #: Longer each time that no task exists.
         self._pause = _AWAIT_SECONDS
+        #: CPU seconds left for a burst, and since when they have not grown by `_LOAD`.
+        self._left, self._counted = _BURST_CPU_SECONDS, time.monotonic()
         self.resume()
 
     def resume(self) -> None:
@@ -191,9 +197,17 @@ class _Awaiting:
             return self._pause, math.inf
         if not native.has_open_requests():
             return _AWAIT_SECONDS, math.inf
+        cost = time.thread_time() - began
         # At random, so that no task of the same period is missed.
-        seconds = max(_AWAIT_SECONDS, (time.thread_time() - began) / _LOAD) * (0.5 + os.urandom(1)[0] / 256)
+        seconds = max(_AWAIT_SECONDS, cost / self._load(now, cost)) * (0.5 + os.urandom(1)[0] / 256)
         return seconds, max(seconds, min((now - self._moved) * _REST, _LONGEST_SECONDS))
+
+    def _load(self, now: float, cost: float) -> float:
+        """The part of the time in which the thread may run, after a sample of `cost` CPU seconds. What a burst awaits after its last
+        sample is lost: so samples of a short burst are not far apart."""
+        self._left = max(0.0, min(self._left + (now - self._counted) * _LOAD, _BURST_CPU_SECONDS) - cost)
+        self._counted = now
+        return _LOAD + _BURST_LOAD * self._left / _BURST_CPU_SECONDS
 
 
 def _live_tasks() -> list[Any]:
