@@ -33,6 +33,8 @@ pub struct VmLayout {
     pub stack_base: usize,
     pub anchor: usize,
     pub thread_state: Option<usize>,
+    /// Where the VM's signal handler stores at which instruction a thread met a safepoint.
+    pub saved_exception_pc: Option<usize>,
     pub heaps: [usize; MAX_HEAPS],
     pub heap_low: usize,
     pub heap_high: usize,

@@ -82,6 +82,7 @@ pub fn read_layout(s: &VmStructs, java_version: u32) -> Result<VmLayout, String>
         symbol_body: s.offset("Symbol", "_body")?,
         anchor: s.offset("JavaThread", "_anchor")?,
         thread_state: s.offset_if_known("JavaThread", "_thread_state"),
+        saved_exception_pc: s.offset_if_known("JavaThread", "_saved_exception_pc"),
         stack_base: java_thread("_stack_base")?,
         continuation_entry: s.offset_if_known("JavaThread", "_cont_entry"),
         anchor_sp: s.offset("JavaFrameAnchor", "_last_Java_sp")?,

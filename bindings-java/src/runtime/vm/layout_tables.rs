@@ -30,6 +30,7 @@ macro_rules! number_fields {
                 interpreter: (offset("interpreter_begin")?, offset("interpreter_end")?),
                 heaps,
                 thread_state: optional("thread_state"),
+                saved_exception_pc: optional("saved_exception_pc"),
                 const_method_words: optional("const_method_words"),
                 continuation_entry: optional("continuation_entry"),
                 // For names, which recorded stacks have.
@@ -77,6 +78,7 @@ pub fn of(layout: &VmLayout) -> Tables {
     }
     for (name, optional) in [
         ("thread_state", layout.thread_state),
+        ("saved_exception_pc", layout.saved_exception_pc),
         ("const_method_words", layout.const_method_words),
         ("continuation_entry", layout.continuation_entry),
     ] {

@@ -76,6 +76,16 @@ mod x86_64 {
         }
     }
 
+    /// At the first instructions of the stub of a safepoint poll (`push rbx; push rbp; mov rbp, rsp`): the bytes that it has pushed.
+    pub fn poll_stub_bytes(memory: impl VmMemory, pc: usize) -> Option<usize> {
+        match (bytes(memory, pc)?, bytes(memory, pc.checked_sub(8)?)?) {
+            ([0x53, 0x55, 0x48, 0x8b, 0xec, ..], _) => Some(0),
+            ([0x55, 0x48, 0x8b, 0xec, ..], [.., 0x53]) => Some(8),
+            ([0x48, 0x8b, 0xec, ..], [.., 0x53, 0x55]) => Some(16),
+            _ => None,
+        }
+    }
+
     /// Whether a call instruction ends right before `pc`.
     pub fn follows_call(memory: impl VmMemory, pc: usize) -> bool {
         let Some(before) = pc.checked_sub(8).and_then(|at| bytes(memory, at)) else { return false };
@@ -385,6 +395,15 @@ mod x86_64 {
         }
 
         #[test]
+        fn the_stub_of_a_poll_has_pushed_nothing_a_word_for_the_return_address_or_the_frame_pointer_too() {
+            // push rbx; push rbp; mov rbp, rsp; push r11
+            let at = code_at(&[], &[0x53, 0x55, 0x48, 0x8b, 0xec, 0x41, 0x53]);
+            let pushed = [0, 1, 2, 5].map(|offset| poll_stub_bytes(ProcessMemory, at + offset));
+            assert_eq!(pushed, [Some(0), Some(8), Some(16), None]);
+            assert_eq!(poll_stub_bytes(ProcessMemory, code_at(&[], &[0x55, 0x48, 0x8b, 0xec])), None, "it is called");
+        }
+
+        #[test]
         fn a_to_interpreter_stub_is_recognized_at_both_of_its_instructions() {
             let stub = [0x48, 0xbb, 1, 2, 3, 4, 5, 6, 0, 0, 0xe9, 1, 2, 3, 4];
             let at = code_at(&[], &stub);
@@ -455,12 +474,12 @@ mod x86_64 {
 
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
-    epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, prologue,
+    epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, poll_stub_bytes, prologue,
     pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
 };
 
 #[cfg(not(target_arch = "x86_64"))]
 pub use super::instructions_unsupported::{
-    epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, prologue,
+    epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, poll_stub_bytes, prologue,
     pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
 };

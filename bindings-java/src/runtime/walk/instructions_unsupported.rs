@@ -11,6 +11,10 @@ pub fn epilogue(_memory: impl VmMemory, _pc: usize) -> Option<FrameState> {
     None
 }
 
+pub fn poll_stub_bytes(_memory: impl VmMemory, _pc: usize) -> Option<usize> {
+    None
+}
+
 pub fn intrinsic_return_offset(_memory: impl VmMemory, _pc: usize) -> Option<usize> {
     None
 }

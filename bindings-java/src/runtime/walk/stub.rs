@@ -8,6 +8,7 @@
 //! | JDK | change | handled in |
 //! |---|---|---|
 //! | 17–25 | i2c and c2i adapters share the blob `I2C/C2I adapters` | `is_c2i_adapter`, by its instructions |
+//! | 17–25 | the stub of a poll begins with a word for the return address, which it takes from `JavaThread::_saved_exception_pc` | `polled_at` |
 //! | 17 | c2i adapters pop the return address before they store the sender sp; others store it first | `STORES_SENDER_SP` in `instructions` |
 //! | 25 | runtime stubs of C1 are named `C1 Runtime …_blob`; in 21 `… Runtime1 stub` | `methods::stub` |
 //! | collectors with entry barriers | the barrier stub pushes a cookie between frame pointer and return address | `ENTRY_COOKIE` |
@@ -44,6 +45,9 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         let link = registers::link(&self.interrupted).filter(|pc| self.layout.is_code(*pc));
         if let Some(return_to) = link.filter(|_| info.frame_bytes == 0 || info.before_frame) {
             return self.set_caller(return_to, self.sp, self.fp);
+        }
+        if let Some((return_to, sp)) = self.polled_at() {
+            return self.set_caller(return_to, sp, self.fp);
         }
         if instructions::is_c2i_adapter(self.memory, self.pc) {
             let sender_sp = Some(self.interrupted.bcp).filter(|sp| self.is_sp(*sp));
@@ -97,6 +101,15 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
             Some(return_to) => self.set_caller(return_to, self.sp, self.fp),
             None => self.caller_by_frame_pointer(),
         }
+    }
+
+    /// Where compiled code met a safepoint, and its stack pointer: the VM's signal handler continues the thread at the stub that waits
+    /// for the end of the safepoint (`SafepointBlob`), which is where a pending signal is delivered.
+    fn polled_at(&self) -> Option<(usize, usize)> {
+        let stored_at = self.layout.saved_exception_pc.filter(|_| self.java_thread != 0)?;
+        let pushed_bytes = instructions::poll_stub_bytes(self.memory, self.pc)?;
+        let pc = self.word(self.java_thread + stored_at).filter(|pc| self.layout.is_code(*pc))?;
+        Some((pc, self.sp + pushed_bytes))
     }
 
     /// The caller of an i2c or c2i adapter while it holds the return address in a register to move the arguments.
