@@ -40,7 +40,8 @@ impl Venv {
     /// Runs `pip install` with `words`.
     pub fn pip(&self, name: &str, words: &[String]) -> StepResult {
         ProcessStep::new(name, self.python())
-            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"])
+            // Python compiles the modules that a test imports: a small part of them.
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-compile"])
             .args(words)
             .run()
     }

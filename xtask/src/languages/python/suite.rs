@@ -6,7 +6,6 @@ use super::runtimes::{self, Python};
 use super::{package, Venv};
 use crate::deadline::at_most;
 use crate::languages::Versions;
-use crate::parallel;
 use crate::second_attempt::{self, FailedTests};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
@@ -30,30 +29,15 @@ const INDEPENDENT: [&str; 15] = [
     "test_typing",
 ];
 
-/// Tests with the label of their lines.
-type Part<'a> = (&'static str, &'a (dyn Fn(&mut Tally) + Sync));
-
-/// Runs side by side: the suite on the newest interpreter, the part that depends on the interpreter on the oldest one, and the tests of
-/// the runtime on every one, since each has its own layout.
+/// Runs the suite on the newest interpreter, the part that depends on the interpreter on the oldest one, and the tests of the runtime on
+/// every one, since each has its own layout. One after the other: tests of other lanes run beside them on few processors.
 pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     let wheel = package::build_for_tests()?;
     let (mut oldest, all) = (runtimes::oldest_and_newest()?, runtimes::all()?);
     let newest = oldest.pop();
-    let on_oldest = |own: &mut Tally| oldest.iter().for_each(|python| suite(python, &wheel, left_out(versions), own));
-    let on_every = |own: &mut Tally| all.iter().for_each(|python| runtime_tests(python, &wheel, own));
-    let on_newest = |own: &mut Tally| newest.iter().for_each(|python| suite(python, &wheel, &[], own));
-    let parts: [Part<'_>; 3] = [("Python", &on_newest), ("Python, oldest", &on_oldest), ("Python, runtime", &on_every)];
-    let of_part = |(_, work): &Part<'_>| {
-        let mut own = Tally::default();
-        work(&mut own);
-        Ok(own)
-    };
-    for outcome in parallel::side_by_side(&parts, |(label, _)| *label, of_part) {
-        match outcome {
-            Ok(own) => tally.add(own),
-            Err(failure) => tally.add_outcome(tally.failed, Err(failure)),
-        }
-    }
+    newest.iter().for_each(|python| suite(python, &wheel, &[], tally));
+    oldest.iter().for_each(|python| suite(python, &wheel, left_out(versions), tally));
+    all.iter().for_each(|python| runtime_tests(python, &wheel, tally));
     Ok(())
 }
 
@@ -92,7 +76,7 @@ fn environment(python: &Python, wheel: &Path) -> StepResult<Venv> {
 /// Runs the Python suite, or a part of it.
 fn pytest(venv: &Venv, python: &Python, selection: &[String], tally: &mut Tally) -> StepResult {
     let name = format!("tests on Python {}", python.full());
-    with_second_attempt(venv, &name, &[], selection, 20, tally)
+    with_second_attempt(venv, &name, &[], selection, 30, tally)
 }
 
 /// Runs pytest with `options` on the tests that `selection` selects, and what failed once more.

@@ -34,6 +34,10 @@ fn cargo_configuration() -> String {
         "[build]\ntarget-dir = {target:?}\n[profile.dev]\ndebug = 0\nincremental = false\n\
          [profile.dev.package.checkout]\ndebug = \"line-tables-only\"\n\
          [profile.dev.package.spanprof-os]\nopt-level = 1\n\
+         [profile.dev.package.spanprof-signal]\nopt-level = 1\n\
+         [profile.dev.package.spanprof-aggregate]\nopt-level = 1\n\
+         [profile.dev.package.spanprof-unwind]\nopt-level = 2\n\
+         [profile.dev.package.gimli]\nopt-level = 2\n\
          [env]\nSPANPROF_STOP_TIMEOUT = \"20\"\n"
     )
 }
