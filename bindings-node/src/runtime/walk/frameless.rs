@@ -14,10 +14,12 @@ use spanprof_signal::Memory;
 /// From an isolate to the value of V8's root register, from which V8's code addresses the isolate (`kRootRegisterBias`).
 pub const ROOT_BIAS: usize = 128;
 /// Distance between a builtin's start and an instruction up to which the setup of a frame is searched for.
+#[cfg(target_arch = "x86_64")]
 const MAX_PROLOGUE_DISTANCE: usize = 4096;
 
 /// The call instruction before a return address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "calls are not decoded on other architectures"))]
 pub enum CallTarget {
     Address(usize),
     /// In a register or an object.

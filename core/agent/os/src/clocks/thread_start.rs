@@ -14,9 +14,11 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 /// memory for the storage of a thread that runs (see [`ReservedAddresses`]).
 const LEAST_BYTES: usize = 8 << 20;
 
-/// A started thread. Detached when dropped.
+const _: () = assert!(size_of::<libc::pthread_t>() == size_of::<usize>());
+
+/// A started thread, by its `pthread_t`: a number in glibc, a pointer in musl. Detached when dropped.
 #[derive(Debug)]
-pub struct StartedThread(libc::pthread_t);
+pub struct StartedThread(usize);
 
 struct Start {
     name: &'static CStr,
@@ -55,16 +57,16 @@ fn start_thread(
     let start = Box::into_raw(Box::new(Start { name, body, reserved }));
     let mut outcome = libc::EINVAL;
     for stack_bytes in [Some(stack_bytes), None] {
-        let mut thread = 0;
-        // SAFETY: the all-zero attributes are initialized before use; `start` was created above and belongs to the
-        // thread once that exists.
+        let mut thread = 0usize;
+        // SAFETY: the all-zero attributes are initialized before use; `thread` has the size of a `pthread_t`; `start` was created above
+        // and belongs to the thread once that exists.
         outcome = unsafe {
             let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
             libc::pthread_attr_init(&mut attributes);
             if let Some(stack_bytes) = stack_bytes {
                 libc::pthread_attr_setstacksize(&mut attributes, stack_bytes);
             }
-            let outcome = libc::pthread_create(&mut thread, &attributes, run_thread, start.cast());
+            let outcome = libc::pthread_create((&raw mut thread).cast(), &attributes, run_thread, start.cast());
             libc::pthread_attr_destroy(&mut attributes);
             outcome
         };
@@ -100,14 +102,14 @@ impl StartedThread {
     /// Waits for the thread's end.
     pub fn join(self) {
         // SAFETY: joined once and not detached, since this is the only handle and it is not dropped.
-        unsafe { libc::pthread_join(ManuallyDrop::new(self).0, std::ptr::null_mut()) };
+        unsafe { libc::pthread_join(ManuallyDrop::new(self).0 as libc::pthread_t, std::ptr::null_mut()) };
     }
 }
 
 impl Drop for StartedThread {
     fn drop(&mut self) {
         // SAFETY: not joined, since `join` consumes the handle without dropping it.
-        unsafe { libc::pthread_detach(self.0) };
+        unsafe { libc::pthread_detach(self.0 as libc::pthread_t) };
     }
 }
 

@@ -1,6 +1,6 @@
 //! The loaded object of an address, its exported symbols, and our own library among the objects. Normal threads only.
 
-use std::ffi::{c_int, c_void, CStr};
+use std::ffi::{c_void, CStr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -149,7 +149,7 @@ pub fn pin_library() -> bool {
 #[cfg(target_env = "gnu")]
 pub fn exported_function_bytes(address: usize) -> Option<u64> {
     /// `RTLD_DL_SYMENT` (`dlfcn.h`, glibc 2.3.3 and later).
-    const SYMBOL: c_int = 1;
+    const SYMBOL: std::ffi::c_int = 1;
     let mut symbol: *mut c_void = std::ptr::null_mut();
     // SAFETY: an all-zero Dl_info is a valid value.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

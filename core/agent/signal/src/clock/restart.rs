@@ -48,10 +48,12 @@ use crate::signals::overflow::OverflowRecord;
 use crate::walk::guarded;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+#[cfg(target_arch = "x86_64")]
 const INTERRUPTED: i64 = -(libc::EINTR as i64);
 
 /// The address after the instruction by which the thread entered the kernel before the overflow. `None` when the event
 /// overflowed in user mode, or when the call already had its result.
+#[cfg(target_arch = "x86_64")]
 fn kernel_entered_from(overflow: &OverflowRecord) -> Option<u64> {
     let (rax, rip) = overflow.kernel_entry()?;
     (rax as i64 != INTERRUPTED).then_some(rip)
