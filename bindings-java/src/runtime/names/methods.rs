@@ -113,8 +113,10 @@ fn read(layout: &VmLayout, address: usize, fingerprint: u64) -> Option<MethodInf
     let pool = method.constants;
     let constant = |index: u16| symbol(layout, pointer(pool + layout.pool_size + usize::from(index) * 8)?);
     let name = constant(short(method.const_method + layout.name_index)?)?;
-    let class = symbol(layout, pointer(pointer(pool + layout.holder)? + layout.class_name)?)?;
-    let file = match short(pool + layout.file_index)? {
+    let holder = pointer(pool + layout.holder)?;
+    let class = symbol(layout, pointer(holder + layout.class_name)?)?;
+    let file_of = if layout.has_file_in_class { holder } else { pool };
+    let file = match short(file_of + layout.file_index)? {
         0 => String::new(),
         index => constant(index).unwrap_or_default(),
     };

@@ -63,7 +63,9 @@ pub struct VmLayout {
     pub flags: usize,
     pub has_lines: u16,
     pub holder: usize,
+    /// Field of a constant pool, or of its class if `has_file_in_class`.
     pub file_index: usize,
+    pub has_file_in_class: bool,
     /// Fields of a constant pool with its tags and its length, and the begin of the tags in their array.
     pub pool_tags: Option<(usize, usize, usize)>,
     pub pool_size: usize,

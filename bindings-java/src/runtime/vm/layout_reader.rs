@@ -1,10 +1,11 @@
 //! Reads the layout of the VM from VMStructs, once.
 //!
 //! # Versions
-//! Upstream: `hotspot/share/runtime/vmStructs.cpp`. Names as exported by 17.0.15, 21.0.8 and 25.0.3.
+//! Upstream: `hotspot/share/runtime/vmStructs.cpp`. Names as exported by 11.0.13, 17.0.15, 21.0.8 and 25.0.3.
 //!
 //! | JDK | change | handled in |
 //! |---|---|---|
+//! | after 11, by 17 | `_source_file_name_index` moves from `InstanceKlass` to `ConstantPool` | `has_file_in_class` |
 //! | 20 | UNSIGNED5 excludes the byte 0 (`utilities/unsigned5.hpp`) | `unsigned5_base` |
 //! | after 17, by 21 | `ConstMethod::_flags` is a structure, and its constants belong to `ConstMethodFlags` | `read_layout` |
 //! | 23 | debug info of nmethods moves to `_immutable_data` | `DebugInfo` |
@@ -35,6 +36,8 @@ pub fn read_layout(s: &VmStructs, java_version: u32) -> Result<VmLayout, String>
         .constant("ConstMethod::_has_linenumber_table")
         .or_else(|| s.constant("ConstMethodFlags::_misc_has_linenumber_table"))
         .ok_or("ConstMethod::_has_linenumber_table")?;
+    let file_index = s.offset("ConstantPool", "_source_file_name_index");
+    let has_file_in_class = file_index.is_err();
     let wrapper = s.constant("frame::entry_frame_call_wrapper_offset").ok_or("the entry frame's call wrapper")?;
     Ok(VmLayout {
         heaps,
@@ -75,7 +78,8 @@ pub fn read_layout(s: &VmStructs, java_version: u32) -> Result<VmLayout, String>
             let pool = |field: &str| s.offset_if_known("ConstantPool", field);
             Some((pool("_tags")?, pool("_length")?, s.offset_if_known("Array<u1>", "_data")?))
         })(),
-        file_index: s.offset("ConstantPool", "_source_file_name_index")?,
+        file_index: file_index.or_else(|_| s.offset("InstanceKlass", "_source_file_name_index"))?,
+        has_file_in_class,
         pool_size: s.size("ConstantPool")?,
         class_name: s.offset("Klass", "_name")?,
         symbol_length: s.offset("Symbol", "_length")?,

@@ -35,6 +35,7 @@ macro_rules! number_fields {
                 continuation_entry: optional("continuation_entry"),
                 // For names, which recorded stacks have.
                 pool_tags: None,
+                has_file_in_class: false,
                 blob_code_begin: match optional("blob_code_begin_pointer") {
                     Some(at) => CodeBegin::Pointer(at),
                     None => CodeBegin::Offset(offset("blob_code_begin_offset")?),

@@ -15,7 +15,8 @@
 //! |---|---|---|
 //! | 17–25 | code size, name index, signature index and method number are 16-bit fields in one word, at 0x20 in 17 and at 0x22 later | `Method::at`, by one unaligned read |
 //! | 17–25 | bytecodes follow `ConstMethod`, and compressed line numbers follow the bytecodes | `Method::index_of`, `line_numbers` |
-//! | 17–25 | a symbol begins with its reference count and a random number, of 16 bits each | `symbol` |
+//! | 17–25 | a symbol begins with its reference count and a random number, of 16 bits each, then its length | `symbol` |
+//! | 11 | a symbol begins with its length and its reference count, then the random number | `symbol` |
 //!
 //! No `jmethodID`s: they are created for each class as it is prepared, the VM never frees them, and those of unloaded classes dangle. No
 //! generation of class unloading: the VM has no synchronous event for it. The profiler thus holds nothing of the VM, and every cache is
@@ -95,11 +96,14 @@ impl Method {
 /// A hash of a symbol without its reference count. A freed symbol's address can be that of the next one.
 fn symbol(memory: impl VmMemory, layout: &VmLayout, address: usize) -> Option<u64> {
     let length = usize::from(memory.short(address + layout.symbol_length)?);
-    let begin = mixed(address as u64, memory.load(address)? as u64 >> 16);
+    let header = memory.load(address)? as u64;
+    // Up to 11 the reference count follows the length.
+    let (uncounted, count_end) = if layout.symbol_length == 0 { (header & !0xffff_0000, 4) } else { (header >> 16, 2) };
+    let begin = mixed(address as u64, uncounted);
     if length <= 2 {
         return Some(begin);
     }
-    let last = (address + layout.symbol_body + length).saturating_sub(8).max(address + 2);
+    let last = (address + layout.symbol_body + length).saturating_sub(8).max(address + count_end);
     Some(mixed(begin, memory.load(last)? as u64))
 }
 
@@ -127,7 +131,7 @@ mod tests {
     const CLASS: u64 = METHOD + 0x500;
     const CODE_SIZE: u64 = 12;
 
-    fn layout() -> VmLayout {
+    fn layout(symbol_length: u64) -> VmLayout {
         let mut tables = BTreeMap::new();
         while let Err(name) = layout_tables::read(&tables) {
             tables.insert(name, 0);
@@ -142,7 +146,7 @@ mod tests {
             ("pool_size", 0x48),
             ("holder", 0x18),
             ("class_name", 0x18),
-            ("symbol_length", 4),
+            ("symbol_length", symbol_length),
             ("symbol_body", 6),
         ] {
             tables.insert(name.to_owned(), number);
@@ -151,8 +155,9 @@ mod tests {
     }
 
     /// A method of a class with these names, with this reference count of its symbols. `tail` is the last word of its
-    /// `ConstMethod`: the last bytecodes, then the line numbers.
-    fn fingerprint(name: &str, class: &str, references: u16, tail: u64) -> u64 {
+    /// `ConstMethod`: the last bytecodes, then the line numbers. The length of symbols is before or after the reference count.
+    fn fingerprint_at(length_at: u64, name: &str, class: &str, references: u16, tail: u64) -> u64 {
+        let [count_at, hash_at] = if length_at == 0 { [2, 4] } else { [0, 2] };
         let mut bytes = BTreeMap::new();
         let mut set = |address: u64, value: &[u8]| bytes.extend((address..).zip(value.iter().copied()));
         set(METHOD + 8, &CONST_METHOD.to_le_bytes());
@@ -164,9 +169,9 @@ mod tests {
         set(POOL + 0x48 + 5 * 8, &NAME.to_le_bytes());
         set(HOLDER + 0x18, &CLASS.to_le_bytes());
         for (address, text) in [(NAME, name), (CLASS, class)] {
-            set(address, &references.to_le_bytes());
-            set(address + 2, &[7, 7]);
-            set(address + 4, &(text.len() as u16).to_le_bytes());
+            set(address + count_at, &references.to_le_bytes());
+            set(address + hash_at, &[7, 7]);
+            set(address + length_at, &(text.len() as u16).to_le_bytes());
             set(address + 6, text.as_bytes());
         }
         let mut memory = RecordedMemory::default();
@@ -174,8 +179,12 @@ mod tests {
             let word: [u8; 8] = std::array::from_fn(|at| bytes.get(&(address + at as u64)).copied().unwrap_or(0));
             memory.set(address, u64::from_le_bytes(word));
         }
-        let layout = layout();
+        let layout = layout(length_at);
         Method::at(&memory, &layout, METHOD as usize).unwrap().fingerprint(&memory, &layout)
+    }
+
+    fn fingerprint(name: &str, class: &str, references: u16, tail: u64) -> u64 {
+        fingerprint_at(4, name, class, references, tail)
     }
 
     #[test]
@@ -203,8 +212,11 @@ mod tests {
 
     #[test]
     fn the_fingerprint_of_a_method_is_constant_while_it_runs() {
-        let before = fingerprint("ruleA", "shop/pricing/Generated", 1, 9 << 32 | 0x2a);
-        assert_eq!(fingerprint("ruleA", "shop/pricing/Generated", 60_000, 9 << 32 | 0x2a), before, "more references");
-        assert_eq!(fingerprint("ruleA", "shop/pricing/Generated", 1, 9 << 32 | 0xca), before, "a rewritten bytecode");
+        for length_at in [4, 0] {
+            let at = |references, tail| fingerprint_at(length_at, "ruleA", "shop/pricing/Generated", references, tail);
+            let before = at(1, 9 << 32 | 0x2a);
+            assert_eq!(at(60_000, 9 << 32 | 0x2a), before, "more references");
+            assert_eq!(at(1, 9 << 32 | 0xca), before, "a rewritten bytecode");
+        }
     }
 }

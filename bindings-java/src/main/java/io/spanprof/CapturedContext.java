@@ -32,7 +32,7 @@ final class CapturedContext {
 
     /** The original of a task that {@code shutdownNow} returned. */
     static Runnable unwrapped(Runnable task) {
-        return task instanceof Work wrapped ? wrapped.work : task;
+        return task instanceof Work ? ((Work) task).work : task;
     }
 
     <T> Supplier<T> wrapSupplier(Supplier<T> work) {
@@ -79,7 +79,7 @@ final class CapturedContext {
         }
 
         static Object unwrapped(Object task) {
-            return task instanceof Task<?> wrapped ? wrapped.work : task;
+            return task instanceof Task ? ((Task<?>) task).work : task;
         }
 
         @Override

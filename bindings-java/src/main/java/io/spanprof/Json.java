@@ -16,12 +16,15 @@ final class Json {
     private static void append(StringBuilder json, Object value) {
         if (value == null || value instanceof Boolean) {
             json.append(value);
-        } else if (value instanceof Duration duration) {
+        } else if (value instanceof Duration) {
+            Duration duration = (Duration) value;
             json.append(duration.getSeconds() + duration.getNano() / 1e9);
-        } else if (value instanceof Number number) {
+        } else if (value instanceof Number) {
+            Number number = (Number) value;
             boolean isFinite = Double.isFinite(number.doubleValue());
             json.append(isFinite ? number.toString() : "\"" + number + "\"");
-        } else if (value instanceof Map<?, ?> map) {
+        } else if (value instanceof Map) {
+            Map<?, ?> map = (Map<?, ?>) value;
             String comma = "{";
             for (Map.Entry<?, ?> entry : map.entrySet()) {
                 json.append(comma);
@@ -31,10 +34,10 @@ final class Json {
                 comma = ",";
             }
             json.append(map.isEmpty() ? "{}" : "}");
-        } else if (value instanceof Iterable<?> list) {
+        } else if (value instanceof Iterable) {
             String comma = "";
             json.append('[');
-            for (Object item : list) {
+            for (Object item : (Iterable<?>) value) {
                 json.append(comma);
                 append(json, item);
                 comma = ",";

@@ -23,7 +23,15 @@ final class LabelSets {
     private static final CachedSet[] STRING_SETS = new CachedSet[STRING_ENTRIES];
 
     /** Alternating keys and values, and their label set. */
-    private record CachedSet(String[] texts, long set) {}
+    private static final class CachedSet {
+        private final String[] texts;
+        private final long set;
+
+        private CachedSet(String[] texts, long set) {
+            this.texts = texts;
+            this.set = set;
+        }
+    }
 
     private LabelSets() {}
 

@@ -94,7 +94,7 @@ public final class Labels {
         for (Map.Entry<String, ?> label : labels.entrySet()) {
             String key = label.getKey();
             Object object = label.getValue();
-            String value = object instanceof String text ? text : text(key, object);
+            String value = object instanceof String ? (String) object : text(key, object);
             if (key == null || value == null) {
                 continue;
             }

@@ -20,12 +20,33 @@ public final class PprofHandler {
 
     private PprofHandler() {}
 
-    /**
-     * A response.
-     *
-     * @param headers alternating names and values
-     */
-    public record Response(int status, List<String> headers, byte[] body) {}
+    /** A response. */
+    public static final class Response {
+        private final int status;
+        private final List<String> headers;
+        private final byte[] body;
+
+        Response(int status, List<String> headers, byte[] body) {
+            this.status = status;
+            this.headers = headers;
+            this.body = body;
+        }
+
+        /** Its status code. */
+        public int status() {
+            return status;
+        }
+
+        /** Alternating names and values. */
+        public List<String> headers() {
+            return headers;
+        }
+
+        /** Its content. */
+        public byte[] body() {
+            return body;
+        }
+    }
 
     /** From here on, allocations and lock waits are summed up for requests without {@code seconds}. */
     public static void enable() {

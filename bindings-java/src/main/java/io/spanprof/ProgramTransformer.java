@@ -59,7 +59,8 @@ final class ProgramTransformer implements ClassFileTransformer {
                 return enclosed(loader, file, "service", "jakarta");
             case "javax/servlet/http/HttpServlet":
                 return enclosed(loader, file, "service", "javax");
-            case "org/apache/catalina/core/ApplicationFilterChain", "io/undertow/servlet/handlers/FilterHandler$FilterChainImpl":
+            case "org/apache/catalina/core/ApplicationFilterChain":
+            case "io/undertow/servlet/handlers/FilterHandler$FilterChainImpl":
                 // Outside of the filters, which can take long.
                 byte[] jakarta = enclosed(loader, file, "doFilter", "jakarta");
                 return jakarta == null ? enclosed(loader, file, "doFilter", "javax") : jakarta;

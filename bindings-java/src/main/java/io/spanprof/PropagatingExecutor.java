@@ -8,6 +8,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.stream.Collectors;
 
 /** An executor that runs each task with the context of its submitter; everything else is delegated. */
 class PropagatingExecutor<E extends ExecutorService> implements ExecutorService {
@@ -61,7 +62,7 @@ class PropagatingExecutor<E extends ExecutorService> implements ExecutorService 
 
     private static <T> List<Callable<T>> all(Collection<? extends Callable<T>> work) {
         CapturedContext context = CapturedContext.capture();
-        return work.stream().map(one -> context.<T>wrap(one)).toList();
+        return work.stream().map(one -> context.<T>wrap(one)).collect(Collectors.toList());
     }
 
     @Override
@@ -71,7 +72,7 @@ class PropagatingExecutor<E extends ExecutorService> implements ExecutorService 
 
     @Override
     public List<Runnable> shutdownNow() {
-        return executor.shutdownNow().stream().map(CapturedContext::unwrapped).toList();
+        return executor.shutdownNow().stream().map(CapturedContext::unwrapped).collect(Collectors.toList());
     }
 
     @Override

@@ -316,8 +316,8 @@ public final class Spanprof {
      * ScheduledExecutorService} if the executor is one.
      */
     public static Executor wrap(Executor executor) {
-        if (executor instanceof ExecutorService service) {
-            return wrap(service);
+        if (executor instanceof ExecutorService) {
+            return wrap((ExecutorService) executor);
         }
         return isNull(executor, "wrap()") ? null : work -> executor.execute(wrap(work));
     }
@@ -327,8 +327,8 @@ public final class Spanprof {
         if (isNull(executor, "wrap()")) {
             return null;
         }
-        return executor instanceof ScheduledExecutorService scheduler
-                ? new PropagatingScheduler(scheduler)
+        return executor instanceof ScheduledExecutorService
+                ? new PropagatingScheduler((ScheduledExecutorService) executor)
                 : new PropagatingExecutor<>(executor);
     }
 

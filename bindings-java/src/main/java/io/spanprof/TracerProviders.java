@@ -27,7 +27,8 @@ final class TracerProviders {
     /** A builder of a tracer provider, before it builds; or the class that OpenTelemetry asks for wrappers of its storage. */
     static void announced(Object found) {
         try {
-            if (found instanceof Class<?> wrappers) {
+            if (found instanceof Class) {
+                Class<?> wrappers = (Class<?>) found;
                 bridge(wrappers, prefix(wrappers.getName(), WRAPPERS), "LinkingStorage", "wrapLater", null, null);
             } else {
                 Class<?> type = found.getClass();

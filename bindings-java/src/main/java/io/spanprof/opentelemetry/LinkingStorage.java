@@ -8,7 +8,13 @@ import io.opentelemetry.context.Scope;
 import io.spanprof.SpanLink;
 
 /** Wraps OpenTelemetry's context storage and passes each change of the active span to the profiler. */
-record LinkingStorage(ContextStorage storage) implements ContextStorage {
+final class LinkingStorage implements ContextStorage {
+    private final ContextStorage storage;
+
+    LinkingStorage(ContextStorage storage) {
+        this.storage = storage;
+    }
+
     /** The storage that {@link SpanprofContextStorageProvider} returns; called by name. A storage is wrapped once, by any loader. */
     static ContextStorage wrap(ContextStorage storage) {
         boolean isLinked = storage.getClass().getName().equals(LinkingStorage.class.getName());

@@ -35,9 +35,7 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
 
     /** Adds the processor to a provider that will be built, unless the program has; called by name. */
     static void register(SdkTracerProviderBuilder builder) {
-        if (value(builder, "resource") instanceof Resource resource) {
-            adopt(resource);
-        }
+        adopt(value(builder, "resource"));
         if (!isIn(value(builder, "spanProcessors"))) {
             builder.addSpanProcessor(new SpanprofSpanProcessor());
         }
@@ -46,9 +44,7 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
     /** As {@link #register}, for a provider that was built before; called by name. */
     static void extend(SdkTracerProvider provider) throws ReflectiveOperationException {
         Object state = value(provider, "sharedState");
-        if (value(state, "resource") instanceof Resource resource) {
-            adopt(resource);
-        }
+        adopt(value(state, "resource"));
         Field processors = field(state, "activeSpanProcessor");
         SpanProcessor existing = (SpanProcessor) processors.get(state);
         if (isIn(List.of(existing)) || isIn(value(existing, "spanProcessorsAll"))) {
@@ -60,8 +56,8 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
     /** Whether a list has a processor of this name: the program's may be of another loader. */
     private static boolean isIn(Object processors) {
         String name = SpanprofSpanProcessor.class.getName();
-        return processors instanceof List<?> list
-                && list.stream().anyMatch(processor -> processor.getClass().getName().equals(name));
+        return processors instanceof List
+                && ((List<?>) processors).stream().anyMatch(processor -> processor.getClass().getName().equals(name));
     }
 
     private static Field field(Object object, String name) throws NoSuchFieldException {
@@ -80,9 +76,12 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
     }
 
     /** The attributes of the SDK's resource become those of the profiles. */
-    private static void adopt(Resource resource) {
+    private static void adopt(Object resource) {
+        if (!(resource instanceof Resource)) {
+            return;
+        }
         List<String> attributes = new ArrayList<>();
-        resource.getAttributes().forEach((key, value) -> attributes.addAll(List.of(key.getKey(), String.valueOf(value))));
+        ((Resource) resource).getAttributes().forEach((key, value) -> attributes.addAll(List.of(key.getKey(), String.valueOf(value))));
         SpanLink.adoptResource(attributes);
     }
 

@@ -110,14 +110,21 @@ public final class Config {
             if (!matcher.matches()) {
                 return null;
             }
-            ChronoUnit unit = switch (matcher.group(2)) {
-                case "s" -> ChronoUnit.SECONDS;
-                case "ms" -> ChronoUnit.MILLIS;
-                case "us" -> ChronoUnit.MICROS;
-                default -> ChronoUnit.NANOS;
-            };
-            Duration duration = Duration.of(Long.parseLong(matcher.group(1)), unit);
+            Duration duration = Duration.of(Long.parseLong(matcher.group(1)), unitOf(matcher.group(2)));
             return duration.compareTo(Duration.ofHours(1)) > 0 ? null : duration;
+        }
+
+        private static ChronoUnit unitOf(String name) {
+            switch (name) {
+                case "s":
+                    return ChronoUnit.SECONDS;
+                case "ms":
+                    return ChronoUnit.MILLIS;
+                case "us":
+                    return ChronoUnit.MICROS;
+                default:
+                    return ChronoUnit.NANOS;
+            }
         }
 
         private static boolean isNotEmpty(String value) {

@@ -7,7 +7,15 @@ import java.util.ResourceBundle;
  * Forwards the profiler's lines from a level on to a logger of Pyroscope's interface, or to the VM's logger if there is
  * none.
  */
-record LoggerAdapter(Logger logger, Logger.Level minimum) implements System.Logger {
+final class LoggerAdapter implements System.Logger {
+    private final Logger logger;
+    private final Logger.Level minimum;
+
+    LoggerAdapter(Logger logger, Logger.Level minimum) {
+        this.logger = logger;
+        this.minimum = minimum;
+    }
+
     @Override
     public String getName() {
         return "spanprof";
@@ -44,11 +52,16 @@ record LoggerAdapter(Logger logger, Logger.Level minimum) implements System.Logg
     }
 
     private static Logger.Level pyroscopeLevel(Level level) {
-        return switch (level) {
-            case ALL, TRACE, DEBUG -> Logger.Level.DEBUG;
-            case INFO -> Logger.Level.INFO;
-            case WARNING -> Logger.Level.WARN;
-            case ERROR, OFF -> Logger.Level.ERROR;
-        };
+        switch (level) {
+            case INFO:
+                return Logger.Level.INFO;
+            case WARNING:
+                return Logger.Level.WARN;
+            case ERROR:
+            case OFF:
+                return Logger.Level.ERROR;
+            default:
+                return Logger.Level.DEBUG;
+        }
     }
 }

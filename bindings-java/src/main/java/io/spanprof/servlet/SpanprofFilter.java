@@ -34,10 +34,11 @@ public final class SpanprofFilter implements Filter {
     @Override
     public void doFilter(ServletRequest request, ServletResponse response, FilterChain chain)
             throws IOException, ServletException {
-        if (!(request instanceof HttpServletRequest http)) {
+        if (!(request instanceof HttpServletRequest)) {
             chain.doFilter(request, response);
             return;
         }
+        HttpServletRequest http = (HttpServletRequest) request;
         RequestScope scope = begin(http);
         boolean hasReturned = false;
         try (scope) {
@@ -53,8 +54,12 @@ public final class SpanprofFilter implements Filter {
      * exception or null. Null for another than the first filter or servlet of a dispatch; called by name.
      */
     static Consumer<Throwable> begin(Object request, Object response) {
-        if (!(request instanceof HttpServletRequest http) || !(response instanceof ServletResponse answer)
-                || http.getAttribute(RequestScope.ATTRIBUTE) instanceof RequestScope first && first.isOpenHere()) {
+        if (!(request instanceof HttpServletRequest) || !(response instanceof ServletResponse)) {
+            return null;
+        }
+        HttpServletRequest http = (HttpServletRequest) request;
+        RequestScope first = scopeOf(http);
+        if (first != null && first.isOpenHere()) {
             return null;
         }
         RequestScope scope = begin(http);
@@ -63,18 +68,27 @@ public final class SpanprofFilter implements Filter {
             try (scope) {
                 scope.attribute(RequestScope.SPRING_ROUTE, http.getAttribute(RequestScope.SPRING_ROUTE));
             }
-            end(scope, http, answer, thrown == null);
+            end(scope, http, (ServletResponse) response, thrown == null);
         };
     }
 
     private static RequestScope begin(HttpServletRequest request) {
-        RequestScope first = request.getAttribute(RequestScope.ATTRIBUTE) instanceof RequestScope known ? known : null;
         RequestScope scope = RequestScope.open(
-                request.getMethod(), request.getContextPath(), route(request), request.getHeader("traceparent"), first);
+                request.getMethod(),
+                request.getContextPath(),
+                route(request),
+                request.getHeader("traceparent"),
+                scopeOf(request));
         if (scope.reportsEnd()) {
             request.setAttribute(RequestScope.ATTRIBUTE, scope);
         }
         return scope;
+    }
+
+    /** The scope of the request's first filter; null if there is none. */
+    private static RequestScope scopeOf(HttpServletRequest request) {
+        Object known = request.getAttribute(RequestScope.ATTRIBUTE);
+        return known instanceof RequestScope ? (RequestScope) known : null;
     }
 
     /** Reports the end of the request, now or when its asynchronous work is complete. */
@@ -94,11 +108,19 @@ public final class SpanprofFilter implements Filter {
     }
 
     private static boolean isError(ServletResponse response) {
-        return response instanceof HttpServletResponse http && http.getStatus() >= 500;
+        return response instanceof HttpServletResponse && ((HttpServletResponse) response).getStatus() >= 500;
     }
 
     /** Reports the end of an asynchronous request. */
-    private record EndListener(RequestScope scope, ServletResponse response) implements AsyncListener {
+    private static final class EndListener implements AsyncListener {
+        private final RequestScope scope;
+        private final ServletResponse response;
+
+        private EndListener(RequestScope scope, ServletResponse response) {
+            this.scope = scope;
+            this.response = response;
+        }
+
         @Override
         public void onComplete(AsyncEvent event) {
             scope.end(isError(response));
