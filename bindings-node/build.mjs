@@ -7,6 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import platform from './lib/platform.js';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const profile = process.env.SPANPROF_CARGO_PROFILE || 'release';
@@ -17,13 +18,17 @@ function fail(message) {
   process.exit(1);
 }
 
-if (process.platform !== 'linux' || process.arch !== 'x64') {
-  console.error(`spanprof: no native module is built for ${process.platform}-${process.arch}; the package does nothing there. Supported: linux-x64.`);
+if (process.platform !== 'linux' || !['x64', 'arm64'].includes(process.arch)) {
+  console.error(`spanprof: no native module is built for ${platform()}; the package does nothing there. Supported: linux-x64, linux-arm64.`);
   process.exit(0);
 }
 
+const compiler = [process.env.RUSTFLAGS];
 // Stacks are also walked through frames of the module. Code that is not optimized has frame pointers anyway.
-const flags = profile === 'dev' ? {} : { RUSTFLAGS: [process.env.RUSTFLAGS, '-C force-frame-pointers=yes'].filter(Boolean).join(' ') };
+if (profile !== 'dev') compiler.push('-C force-frame-pointers=yes');
+// Else there is no dynamic library for musl.
+if (platform().endsWith('-musl')) compiler.push('-C target-feature=-crt-static');
+const flags = compiler.some(Boolean) ? { RUSTFLAGS: compiler.filter(Boolean).join(' ') } : {};
 const cargo = spawnSync('cargo', ['build', '--locked', '-p', 'spanprof-node', '--profile', profile, '--message-format=json-render-diagnostics'], {
   cwd: here,
   env: { ...process.env, ...flags },
@@ -45,7 +50,7 @@ const library = cargo.stdout
   .find((file) => file.endsWith('.so'));
 if (!library) fail('expected a library among the artifacts of cargo, got none.');
 
-const module = join(here, 'prebuilds/linux-x64/spanprof.node');
+const module = join(here, 'prebuilds', platform(), 'spanprof.node');
 mkdirSync(dirname(module), { recursive: true });
 // Unlinked, not overwritten: a running program may have it mapped.
 rmSync(module, { force: true });

@@ -1,26 +1,29 @@
 'use strict';
-// Loads the native module once, for all other modules of the package. One file per platform serves every Node.js from 18 on.
+// Loads the native module once, for all other modules of the package. One file per platform serves every Node.js from 18 on: that of
+// the platform's package (`spanprof-linux-x64`, an optional dependency), or below `prebuilds` after a build from source.
 // When it cannot be loaded, `noop.js` replaces it: the program continues, and one warning gives the reason.
 
 const fs = require('node:fs');
+const { createRequire } = require('node:module');
 const path = require('node:path');
 const copies = require('./copies.js');
+const platform = require('./platform.js');
 
 const { HERE, IS_BUNDLED } = copies;
 /** Whether a worker thread preloads the package: then the main thread has checked the runtime and the file. */
 const IS_CHECKED = process.execArgv.includes(path.join(HERE, 'worker.js'));
 
 const MODULE = 'spanprof.node';
-/** Written out, so that tools that trace the files of a program (Next.js `output: 'standalone'`) copy the directory. */
+/** Written out, so that tools that trace the files of a program (Next.js `output: 'standalone'`) copy these. */
 const PREBUILDS = IS_BUNDLED ? HERE : path.join(__dirname, '../prebuilds');
-
-/** @returns {string} the platform's directory below `prebuilds` */
-function platform() {
-  /** @type {any} */
-  const report = process.platform === 'linux' && process.report ? process.report.getReport() : undefined;
-  const musl = report !== undefined && report.header.glibcVersionRuntime === undefined;
-  return `${process.platform}-${process.arch}${musl ? '-musl' : ''}`;
-}
+const PACKAGES = IS_BUNDLED
+  ? []
+  : [
+      path.join(__dirname, '../../spanprof-linux-x64/spanprof.node'),
+      path.join(__dirname, '../../spanprof-linux-arm64/spanprof.node'),
+      path.join(__dirname, '../../spanprof-linux-x64-musl/spanprof.node'),
+      path.join(__dirname, '../../spanprof-linux-arm64-musl/spanprof.node'),
+    ];
 
 /** @returns {string[]} directories of the package: its own, and for a bundle those beside it or the program. */
 function packages() {
@@ -63,14 +66,25 @@ function loadFile(file) {
 function load() {
   const [folder] = packages();
   if (folder === undefined) throw new Error('the program is a bundle, and the package is not installed beside it');
-  // Tried first, since the diagnostic report that `platform` reads takes milliseconds.
-  const glibc = path.join(folder, 'prebuilds', `${process.platform}-${process.arch}`, MODULE);
+  return { native: loadFile(moduleFile(folder)), folder };
+}
+
+/**
+ * The file of the native module for this platform.
+ * @param {string} folder of the package
+ */
+function moduleFile(folder) {
+  const name = platform();
+  const built = path.join(folder, 'prebuilds', name, MODULE);
+  const beside = path.join(folder, '..', `spanprof-${name}`, MODULE);
+  const found = [built, beside].find((file) => fs.existsSync(file));
+  if (found !== undefined) return found;
+  // Nested below the package, or where an installer puts it that has no `node_modules`.
+  const { resolve } = createRequire(path.join(folder, 'package.json'));
   try {
-    return { native: loadFile(glibc), folder };
-  } catch (error) {
-    const other = path.join(folder, 'prebuilds', platform(), MODULE);
-    if (other === glibc) throw error;
-    return { native: loadFile(other), folder };
+    return resolve(`spanprof-${name}/${MODULE}`);
+  } catch {
+    throw new Error(`the package spanprof-${name} is not installed`);
   }
 }
 

@@ -146,7 +146,7 @@ test('a worker that inherits the preload of the program loads only what enrolls 
   const loaded = 'require("node:worker_threads").parentPort.postMessage(Object.keys(require.cache))';
   runs(`new Worker(${JSON.stringify(`${busy(0)} ${loaded}`)}, { eval: true }).on('message', (loaded) => {
     const names = loaded.map((name) => require('node:path').basename(name)).sort();
-    assert.deepEqual(names, ['copies.js', 'first_copy.js', 'native.js', 'register.js', 'thread.js', 'worker.js']);
+    assert.deepEqual(names, ['copies.js', 'first_copy.js', 'native.js', 'platform.js', 'register.js', 'thread.js', 'worker.js']);
     console.log('complete');
   });`, '--require', path.join(__dirname, '..', 'lib', 'register.js'));
   const samples = file.readAll(process.env.SPANPROF_TEST_FOLDER, 'cpu');

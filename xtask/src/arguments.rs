@@ -31,6 +31,7 @@ pub struct RuntimeArguments {
 /// java       stress with each collector, pauses of the VM, on every installed JDK and 21 from PyPI
 /// field      frameworks and programs of production, each compared with a run without spanprof
 /// deploy     the files of examples/deploy in namespaces, with the layout, user, variables and limits that they state; needs root
+/// platforms  first programs on musl in Alpine's root, and on arm64 in emulation; needs root, qemu-img and qemu-user-static
 /// system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]

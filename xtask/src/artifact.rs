@@ -4,14 +4,25 @@
 use std::path::{Path, PathBuf};
 
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::target::Target;
 use crate::venv::Venv;
 use crate::{elf, interpreters, workspace};
 
 /// Pinned for reproducible builds.
 pub const ZIG: &str = "ziglang==0.17.0";
 const ZIGBUILD: &str = "cargo-zigbuild==0.24.0";
-/// The platform of the packages.
-pub const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Libraries of the system that a package may require.
+const GLIBC_LIBRARIES: [&str; 8] = [
+    "libc.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libgcc_s.so.1",
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+];
+const MUSL_LIBRARIES: [&str; 1] = ["libc.so"];
 /// Size budgets, in bytes.
 const LARGEST_PACKED: u64 = 6_000_000;
 const LARGEST_INSTALLED: u64 = 11_000_000;
@@ -65,37 +76,63 @@ pub fn without_machine_paths() -> String {
     format!("--remap-path-prefix={}=/cargo", cargo_home.display())
 }
 
-/// A package's release library, built with `flags` of the compiler and linked against the oldest supported glibc. A build with flags
+/// A package's release library for a platform, built with `flags` of the compiler and linked against the oldest supported glibc. A build with flags
 /// has a target directory of its own: where a flag is `--remap-path-prefix`, cargo leaves the flags out of the names of its results, and
 /// the builds of two packages would replace each other's dependencies.
-pub fn release_library(package: &str, oldest: Glibc, flags: &str) -> StepResult<PathBuf> {
-    let tools = Venv::with("zigbuild", &interpreters::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
-    let target = format!("{TARGET}.{oldest}");
+pub fn release_library(package: &str, target: Target, oldest: Glibc, flags: &str) -> StepResult<PathBuf> {
+    let triple = target.triple();
+    let with_oldest = if target.is_musl() { triple.clone() } else { format!("{triple}.{oldest}") };
     let directory = workspace::target().join(if flags.is_empty() { "" } else { "release-with-flags" });
-    ProcessStep::new(format!("build the release library of {package}"), tools.program("cargo-zigbuild"))
-        .args(["zigbuild", "--release", "--locked", "-p", package, "--target", &target])
-        .env("CARGO_TARGET_DIR", &directory)
-        .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python())
-        .env("RUSTFLAGS", format!("{flags} {}", without_machine_paths()))
-        .run()?;
+    zigbuild(package, target, &with_oldest, &directory, flags)?.arg("--release").run()?;
     let file = format!("release/lib{}.so", package.replace('-', "_"));
-    Ok(directory.join(TARGET).join(file))
+    Ok(directory.join(triple).join(file))
 }
 
-/// Fails when a library requires symbol versions newer than the glibc that its package supports.
-pub fn audit(package: &str, library: &Path, oldest: Glibc) -> StepResult {
-    println!("── symbol audit");
-    let bytes = std::fs::read(library).map_err(|error| StepFailure::new("symbol audit", error.to_string()))?;
-    let required = elf::required_versions(&bytes)?;
-    let above = elf::above_glibc(&required, (oldest.0, oldest.1));
-    if !above.is_empty() {
-        let list: Vec<_> =
-            above.iter().map(|required| format!("{} of {}", required.version, required.library)).collect();
-        let message = format!("the {package} supports glibc {oldest} but requires {}", list.join(", "));
-        return Err(StepFailure::new("symbol audit", message));
+/// A package's library for a platform in the dev profile.
+pub fn dev_library(package: &str, target: Target) -> StepResult<PathBuf> {
+    let (features, name) = match package {
+        "spanprof-python" => (&["--features", "extension-module"][..], "_spanprof".to_owned()),
+        _ => (&[][..], package.replace('-', "_")),
+    };
+    zigbuild(package, target, &target.triple(), &workspace::target(), "")?.args(features).run()?;
+    Ok(workspace::target().join(target.triple()).join(format!("debug/lib{name}.so")))
+}
+
+/// A build of a package's library by zig for a platform, named with the oldest glibc that it is linked against.
+fn zigbuild(package: &str, target: Target, with_oldest: &str, into: &Path, flags: &str) -> StepResult<ProcessStep> {
+    target.require_standard_library()?;
+    let tools = Venv::with("zigbuild", &interpreters::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
+    let name = format!("build the library of {package} for {}", target.triple());
+    Ok(ProcessStep::new(name, tools.program("cargo-zigbuild"))
+        .args(["zigbuild", "--locked", "--lib", "-p", package, "--target", with_oldest])
+        .env("CARGO_TARGET_DIR", into)
+        .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python())
+        .env("RUSTFLAGS", format!("{flags} {} {}", target.flags(), without_machine_paths())))
+}
+
+/// Fails when a library requires what its platform may lack: symbol versions newer than the glibc that its package supports, or any in
+/// musl; other libraries than those of the system; code that the loader changes.
+pub fn audit(package: &str, library: &Path, target: Target, oldest: Glibc) -> StepResult {
+    let system = if target.is_musl() { "musl".to_owned() } else { format!("glibc {oldest}") };
+    println!("── symbol audit, {}", target.triple());
+    let failure = |message: String| StepFailure::new("symbol audit", message);
+    let bytes = std::fs::read(library).map_err(|error| failure(error.to_string()))?;
+    let required = elf::requirements(&bytes)?;
+    let above = match target.is_musl() {
+        true => required.versions.iter().collect(),
+        false => elf::above_glibc(&required.versions, (oldest.0, oldest.1)),
+    };
+    let allowed = if target.is_musl() { &MUSL_LIBRARIES[..] } else { &GLIBC_LIBRARIES };
+    let versions = above.iter().map(|required| format!("{} of {}", required.version, required.library));
+    let others = required.libraries.iter().filter(|name| !allowed.contains(&name.as_str())).cloned();
+    let relocations = required.text_relocations.then(|| "text relocations".to_owned());
+    let beyond: Vec<String> = versions.chain(others).chain(relocations).collect();
+    if !beyond.is_empty() {
+        return Err(failure(format!("the {package} supports {system} but requires {}", beyond.join(", "))));
     }
-    let list: Vec<_> = required.iter().map(|required| required.version.as_str()).collect();
-    println!("requires {}: all within glibc {oldest}", list.join(", "));
+    let versions = required.versions.iter().map(|required| required.version.as_str());
+    let list: Vec<&str> = required.libraries.iter().map(String::as_str).chain(versions).collect();
+    println!("requires {}: all within {system}", list.join(", "));
     Ok(())
 }
 

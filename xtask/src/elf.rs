@@ -1,8 +1,8 @@
-//! Reads the symbol versions that an ELF library requires (section `.gnu.version_r`), to check the oldest supported glibc of
-//! a package. 64-bit files only. Called by `artifact`.
+//! Reads what an ELF library requires of the system: symbol versions (section `.gnu.version_r`), libraries, writable code. 64-bit files
+//! only. Called by `artifact`.
 
-use object::elf::FileHeader64;
-use object::read::elf::FileHeader;
+use object::elf::{FileHeader64, DF_TEXTREL, DT_FLAGS, DT_NEEDED, DT_NULL, DT_TEXTREL};
+use object::read::elf::{Dyn, FileHeader};
 use object::Endianness;
 
 use crate::step::{StepFailure, StepResult};
@@ -16,8 +16,19 @@ pub struct RequiredVersion {
     pub version: String,
 }
 
-/// Every version that a library requires.
-pub fn required_versions(file: &[u8]) -> StepResult<Vec<RequiredVersion>> {
+/// What a library requires.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Requirements {
+    /// Sorted.
+    pub versions: Vec<RequiredVersion>,
+    /// Names of libraries, in the order of the file.
+    pub libraries: Vec<String>,
+    /// Whether the loader has to change the code, which some systems forbid.
+    pub text_relocations: bool,
+}
+
+/// What a library requires.
+pub fn requirements(file: &[u8]) -> StepResult<Requirements> {
     read(file).map_err(|error| StepFailure::new("symbol audit", format!("not a complete 64-bit ELF file: {error}")))
 }
 
@@ -39,14 +50,26 @@ fn number(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
-fn read(file: &[u8]) -> object::Result<Vec<RequiredVersion>> {
+fn read(file: &[u8]) -> object::Result<Requirements> {
     let header = FileHeader64::<Endianness>::parse(file)?;
     let endian = header.endian()?;
     let sections = header.sections(endian, file)?;
-    let mut required = Vec::new();
-    let Some((mut libraries, names)) = sections.gnu_verneed(endian, file)? else { return Ok(required) };
-    let names = sections.strings(endian, file, names)?;
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    let mut requirements = Requirements::default();
+    if let Some((entries, names)) = sections.dynamic(endian, file)? {
+        let names = sections.strings(endian, file, names)?;
+        for entry in entries.iter().take_while(|entry| entry.tag(endian) != DT_NULL) {
+            match entry.tag(endian) {
+                DT_NEEDED => requirements.libraries.push(text(entry.string(endian, names)?)),
+                DT_TEXTREL => requirements.text_relocations = true,
+                DT_FLAGS => requirements.text_relocations |= entry.val(endian) & DF_TEXTREL.0 != 0,
+                _ => {}
+            }
+        }
+    }
+    let Some((mut libraries, names)) = sections.gnu_verneed(endian, file)? else { return Ok(requirements) };
+    let names = sections.strings(endian, file, names)?;
+    let required = &mut requirements.versions;
     while let Some((library, mut versions)) = libraries.next()? {
         let library = text(library.file(endian, names)?);
         while let Some(version) = versions.next()? {
@@ -55,7 +78,7 @@ fn read(file: &[u8]) -> object::Result<Vec<RequiredVersion>> {
         }
     }
     required.sort();
-    Ok(required)
+    Ok(requirements)
 }
 
 #[cfg(test)]
@@ -69,8 +92,10 @@ mod tests {
     #[test]
     fn a_rust_program_requires_libc() {
         let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let required = required_versions(&file).unwrap();
+        let required = requirements(&file).unwrap();
+        assert!(required.libraries.iter().any(|name| name == "libc.so.6") && !required.text_relocations);
         assert!(required
+            .versions
             .iter()
             .any(|required| required.library.starts_with("libc.so") && required.version.starts_with("GLIBC_2.")));
     }
@@ -90,7 +115,7 @@ mod tests {
     fn a_truncated_file_is_an_error_and_no_panic() {
         let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         for length in [0, 5, 6, 63, 64, 200] {
-            assert!(required_versions(&file[..length]).is_err());
+            assert!(requirements(&file[..length]).is_err());
         }
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::target::Target;
 
 /// A linked crate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,15 +26,17 @@ pub struct LinkedCrate {
 /// The crates that the libraries of `packages` link for the platform of the packages, including themselves. Build scripts and procedural macros run at
 /// build time only.
 pub fn crates_of(packages: &[&str]) -> StepResult<Vec<LinkedCrate>> {
+    // The same crates on each platform.
+    let triple = Target::HOST.triple();
     let name = format!("crates of {}", packages.join(" and "));
     let tree = ProcessStep::cargo(&name)
         .args(["tree", "--quiet", "--locked", "--edges", "normal,no-proc-macro"])
         .args(packages.iter().flat_map(|package| ["-p", package]))
-        .args(["--target", crate::artifact::TARGET, "--prefix", "depth", "--format", "{p}"])
+        .args(["--target", &triple, "--prefix", "depth", "--format", "{p}"])
         .capture()?;
     let metadata = ProcessStep::cargo("cargo metadata")
         .args(["metadata", "--quiet", "--locked", "--format-version", "1"])
-        .args(["--filter-platform", crate::artifact::TARGET])
+        .args(["--filter-platform", &triple])
         .capture()?;
     let failure = |message: String| StepFailure::new(&name, message);
     let metadata = serde_json::from_str(&metadata).map_err(|error| failure(error.to_string()))?;

@@ -1,7 +1,7 @@
 # docker build -f java.Dockerfile -t checkout:1 PROGRAM
 # The context is the directory of the program, with the JAR of `cargo xtask jar` beside it. The program needs no change.
 #
-# spanprof needs Linux x86-64 with glibc. On Alpine (musl) the agent reports the reason in one line and the program runs, unprofiled.
+# Checked on x86-64 with glibc. A JAR without the library of the image's platform reports that in one line, and the program runs.
 FROM eclipse-temurin:21-jre
 WORKDIR /srv/app
 COPY spanprof-*[0-9].jar spanprof.jar

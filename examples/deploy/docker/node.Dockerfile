@@ -1,7 +1,7 @@
 # docker build -f node.Dockerfile -t checkout:1 ../../node-express
-# The context is the directory of the program, with the package of `cargo xtask addon` beside it.
+# The context is the directory of the program, with the packages of `cargo xtask addon` beside it.
 #
-# spanprof needs Linux x86-64 with glibc. On Alpine (musl) the package installs and does nothing: the program runs, unprofiled.
+# Checked on x86-64 with glibc. For Alpine, copy the package of `cargo xtask addon --target x86_64-unknown-linux-musl` instead.
 FROM node:24-slim
 WORKDIR /srv/app
 COPY package.json spanprof-*.tgz ./

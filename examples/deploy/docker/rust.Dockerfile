@@ -1,7 +1,7 @@
 # docker build -f rust.Dockerfile -t checkout:1 --build-context spanprof=../../.. ../../rust-axum
 # The context is the directory of the program, the second one a clone of spanprof, on which the program depends by `path = "../../core"`.
 #
-# spanprof needs Linux x86-64 with glibc: no `rust:alpine`, and the same Debian in both stages.
+# Checked on x86-64 with glibc: the same Debian in both stages.
 FROM rust:1-slim-bookworm AS build
 WORKDIR /src
 COPY --from=spanprof Cargo.toml ./

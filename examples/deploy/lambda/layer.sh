@@ -9,11 +9,13 @@ cp "$here/spanprof-exec" "$directory"
 case $language in
 python)
     # One wheel serves every Python from 3.9 on; /opt/python is on the path of each.
-    pip install --quiet --no-deps --target "$directory/python" "$packages"/spanprof-*x86_64.whl
+    pip install --quiet --no-deps --no-index --find-links "$packages" --target "$directory/python" spanprof
     cp "$here/python/spanprof_handler.py" "$directory/python"
     ;;
 nodejs)
-    npm install --silent --no-audit --no-fund --prefix "$directory/nodejs" "$packages"/spanprof-*.tgz
+    # The package, and that of the platform if it does not hold the native module itself.
+    npm install --silent --no-audit --no-fund --prefix "$directory/nodejs" "$packages"/spanprof-[0-9]*.tgz \
+        $(ls "$packages"/spanprof-linux-x64-[0-9]*.tgz 2>/dev/null)
     cp "$here/nodejs/spanprof_handler.mjs" "$directory/nodejs"
     ;;
 java)

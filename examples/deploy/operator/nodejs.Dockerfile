@@ -1,5 +1,5 @@
 # docker build -f nodejs.Dockerfile -t registry.example/spanprof-autoinstrumentation-nodejs:0.1.0 CONTEXT
-# The context is this directory's `nodejs`, with the package of `cargo xtask addon` beside it.
+# The context is this directory's `nodejs`, with the packages of `cargo xtask addon` beside it.
 FROM node:24-slim AS packages
 WORKDIR /packages
 COPY spanprof-*.tgz ./
@@ -8,6 +8,6 @@ RUN npm install --no-audit --no-fund ./spanprof-*.tgz && chmod -R a+rX node_modu
 # The operator copies /autoinstrumentation into each pod and loads autoinstrumentation.js.
 FROM ghcr.io/open-telemetry/opentelemetry-operator/autoinstrumentation-nodejs:0.67.0
 RUN mv /autoinstrumentation/autoinstrumentation.js /autoinstrumentation/opentelemetry.js
-COPY --from=packages /packages/node_modules/spanprof /autoinstrumentation/node_modules/spanprof/
+COPY --from=packages /packages/node_modules /autoinstrumentation/node_modules/
 COPY autoinstrumentation.js /autoinstrumentation/
 RUN chmod 644 /autoinstrumentation/autoinstrumentation.js

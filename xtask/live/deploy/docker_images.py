@@ -25,7 +25,7 @@ DOCKER_CAPABILITIES = ("chown dac_override fowner fsetid kill setgid setuid setp
                        "setfcap").split()
 #: A function of the program's work, and the files of its context.
 WORK = {"python": "render_report", "node": "renderReport", "java": "renderReport", "rust": "render_report"}
-PACKAGE = {"python": "*x86_64.whl", "node": "*.tgz", "java": "*[0-9].jar"}
+PACKAGE = {"python": "*[-y]linux*x86_64.whl", "node": "*.tgz", "java": "*[0-9].jar"}
 SERVED = {"python": "python-fastapi", "node": "node-express", "rust": "rust-axum"}
 #: The clone: the second context of the image for Rust.
 CLONE = os.path.dirname(PROGRAMS)

@@ -25,7 +25,7 @@ MOUNT = {
     "python": "/otel-auto-instrumentation-python", "nodejs": "/otel-auto-instrumentation-nodejs",
     "java": "/otel-auto-instrumentation-java-checkout",
 }
-PACKAGE = {"python": "*x86_64.whl", "nodejs": "*.tgz", "java": "*[0-9].jar"}
+PACKAGE = {"python": "*[-y]linux*x86_64.whl", "nodejs": "*.tgz", "java": "*[0-9].jar"}
 WORK = {"python": "render_report", "nodejs": "renderReport", "java": "renderReport"}
 #: What the official images have, from the package registries.
 PYTHON_PACKAGES = ["opentelemetry-distro==0.60b0", "opentelemetry-exporter-otlp-proto-http", "opentelemetry-instrumentation-wsgi==0.60b0",

@@ -8,7 +8,7 @@ const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "manager",
 /// Marks of unfinished work, in code and comments.
 const UNFINISHED: [&str; 5] = ["TODO", "FIXME", "XXX", "unimplemented!", "todo!"];
 /// Names from outside: standard libraries, published crates, terms of a language.
-const EXTERNAL: [&str; 19] = [
+const EXTERNAL: [&str; 20] = [
     "importlib.util",
     "java.util",
     "node:util",
@@ -28,6 +28,7 @@ const EXTERNAL: [&str; 19] = [
     "EventRequestManager",
     "eventRequestManager",
     "virtualMachineManager",
+    "qemu-utils",
 ];
 /// Names of languages, which the core must not contain; names of frame types (`cpython`, `v8js`, `jvm`) are allowed.
 const LANGUAGES: [&str; 5] = ["Python", "python", "V8", "JVM", "JavaScript"];

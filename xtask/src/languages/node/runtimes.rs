@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::deadline::at_most;
+use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::target::Target;
+use crate::workspace::{self, VERSION};
 
 const OLDEST_MAJOR: u32 = 18;
 /// Majors installed from npm unless the Node on PATH has them.
@@ -96,9 +98,13 @@ fn from_npm(major: u32) -> StepResult<NodeJs> {
     NodeJs::at(program)
 }
 
-/// Installs our package and others into an empty directory below the target directory; returns the `node_modules`.
-pub fn install(package: &Path, beside: &[&str], directory: &str) -> StepResult<PathBuf> {
-    install_packages(&[&[&*package.to_string_lossy()], beside].concat(), directory)
+/// Installs our package and others into an empty directory below the target directory; returns the `node_modules`. A released package
+/// has that of this machine's platform beside it, which npm would fetch.
+pub fn install(package: &Path, others: &[&str], directory: &str) -> StepResult<PathBuf> {
+    let platform = package.with_file_name(format!("{}-{VERSION}.tgz", Target::HOST.npm_package()));
+    let own = [package.to_string_lossy(), platform.to_string_lossy()];
+    let own: Vec<&str> = own.iter().take(1 + usize::from(platform.is_file())).map(|path| &**path).collect();
+    install_packages(&[&own, others].concat(), directory)
 }
 
 /// Installs packages into an empty directory below the target directory; returns the `node_modules`.

@@ -7,6 +7,7 @@ use super::runtimes::{self, Python};
 use super::{package, Venv};
 use crate::languages::{BenchRow, BenchRunner, Benchmark};
 use crate::step::StepResult;
+use crate::target::Target;
 
 /// In the order of a run.
 pub const ALL: &[Benchmark] = &[
@@ -96,7 +97,7 @@ impl PythonBench {
             [] => runtimes::preferred()?,
             _ => runtimes::chosen(versions)?.remove(0),
         };
-        Ok(Self { python, wheel: package::release()? })
+        Ok(Self { python, wheel: package::release(Target::HOST)? })
     }
 
     /// The interpreter with the profiler of a row.

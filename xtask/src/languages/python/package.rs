@@ -7,6 +7,7 @@ use super::runtimes::{self, Python};
 use super::Venv;
 use crate::artifact::{self, Glibc, ZIG};
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::target::{Target, TargetArguments};
 use crate::workspace::{self, VERSION};
 use crate::{scratch, third_party};
 
@@ -15,35 +16,43 @@ const MATURIN: &str = "maturin==1.16.0";
 /// Oldest supported glibc.
 const GLIBC: Glibc = Glibc(2, 17);
 
-/// Builds the release package into `target/dist`, audits it and runs it once.
-pub fn run() -> StepResult {
-    let wheel = release()?;
-    let files = artifact::files_below(&unpack(&wheel)?);
-    artifact::audit("wheel", only_library(&files)?, GLIBC)?;
-    artifact::sizes("wheel", &wheel, &files)?;
-    let fallback = without_native_code(&wheel)?;
-    for python in runtimes::oldest_and_newest()? {
-        first_run(&python, &wheel, true)?;
+/// Builds the release packages into `target/dist` and audits them. Those for this machine are run once.
+pub fn run(arguments: &TargetArguments) -> StepResult {
+    for target in arguments.targets() {
+        let wheel = release(target)?;
+        let files = artifact::files_below(&unpack(&wheel)?);
+        artifact::audit("wheel", only_library(&files)?, target, GLIBC)?;
+        artifact::sizes("wheel", &wheel, &files)?;
+        println!("wheel: {}", wheel.display());
+        if target == Target::HOST {
+            let fallback = without_native_code(&wheel)?;
+            for python in runtimes::oldest_and_newest()? {
+                first_run(&python, &wheel, true)?;
+            }
+            first_run(&runtimes::preferred()?, &fallback, false)?;
+            println!("wheel: {}", fallback.display());
+        }
     }
-    first_run(&runtimes::preferred()?, &fallback, false)?;
-    println!("wheel: {}", wheel.display());
-    println!("wheel: {}", fallback.display());
     Ok(())
 }
 
-/// The release wheel in `target/dist`.
-pub fn release() -> StepResult<PathBuf> {
+/// The release wheel of a platform in `target/dist`.
+pub fn release(target: Target) -> StepResult<PathBuf> {
+    target.require_standard_library()?;
     third_party::write(&["spanprof-python"], &workspace::root().join("bindings-python").join(third_party::FILE))?;
     let python = runtimes::preferred()?;
     let tools = Venv::with("wheel-tools", &python, &[MATURIN.to_owned(), ZIG.to_owned()])?;
     let dist = workspace::target().join("dist");
+    let (compatibility, end) = target.wheel();
+    let is_of_target = |wheel: &PathBuf| wheel.to_string_lossy().ends_with(&end);
     // Files of other packages stay.
-    wheels_in(&dist).iter().for_each(|wheel| drop(std::fs::remove_file(wheel)));
-    maturin(&tools, &python, "build the release wheel", &dist)
-        .args(["--release", "--zig", "--compatibility", "manylinux2014", "--compression-level", "9"])
-        .env("RUSTFLAGS", artifact::without_machine_paths())
+    wheels_in(&dist).iter().filter(|wheel| is_of_target(wheel)).for_each(|wheel| drop(std::fs::remove_file(wheel)));
+    maturin(&tools, &python, &format!("build the release wheel for {}", target.triple()), &dist)
+        .args(["--release", "--zig", "--compatibility", compatibility, "--compression-level", "9"])
+        .args(["--target", &target.triple()])
+        .env("RUSTFLAGS", format!("{} {}", target.flags(), artifact::without_machine_paths()))
         .run()?;
-    only_wheel(&dist)
+    only(&dist, wheels_in(&dist).into_iter().filter(is_of_target).collect())
 }
 
 /// Packs the library of [`artifact::for_tests`]; for this machine only.
@@ -97,7 +106,10 @@ fn wheels_in(dist: &Path) -> Vec<PathBuf> {
 }
 
 fn only_wheel(dist: &Path) -> StepResult<PathBuf> {
-    let mut wheels = wheels_in(dist);
+    only(dist, wheels_in(dist))
+}
+
+fn only(dist: &Path, mut wheels: Vec<PathBuf>) -> StepResult<PathBuf> {
     match (wheels.pop(), wheels.is_empty()) {
         (Some(wheel), true) => Ok(wheel),
         (files, _) => {

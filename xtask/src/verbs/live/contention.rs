@@ -11,8 +11,10 @@ use super::field::released;
 use crate::arguments::LiveArguments;
 use crate::artifact;
 use crate::languages::{java, node, python};
+use crate::scratch;
 use crate::step::{ProcessStep, StepResult};
-use crate::{scratch, workspace};
+use crate::target::Target;
+use crate::workspace::{self, VERSION};
 
 /// About 5 s for each of 192 cells, twice as long under a quota.
 const LIMIT: Duration = Duration::from_secs(3_600);
@@ -31,9 +33,13 @@ fn run_cells(release: bool, phase_ms: u32, attempts: u32, words: &[impl AsRef<Os
     let source = |name: &str| workspace::root().join("xtask/live/contention").join(name);
     let venv =
         python::Venv::with("live-contention", &python::runtimes::preferred()?, &["opentelemetry-api".to_owned()])?;
-    venv.install_wheel(&if release { released("wheel", "x86_64.whl")? } else { python::package::build_for_tests()? })?;
+    venv.install_wheel(&if release {
+        released("wheel", &Target::HOST.wheel().1)?
+    } else {
+        python::package::build_for_tests()?
+    })?;
     let package = if release {
-        released("addon", ".tgz")?
+        released("addon", &format!("spanprof-{VERSION}.tgz"))?
     } else {
         node::package::build_for_tests()?;
         node::package::pack_for_tests()?

@@ -9,6 +9,7 @@ use super::{collector, field, objects, pyroscope};
 use crate::arguments::LiveArguments;
 use crate::languages::{java, node, python};
 use crate::step::{self, all_passed, ProcessStep, StepFailure, StepResult};
+use crate::target::Target;
 use crate::{artifact, scratch, workspace};
 
 /// A cell: its name, its program of `xtask/live/deploy` and the argument.
@@ -85,7 +86,7 @@ struct DeployedPackages {
 /// The release packages, or the packages of the tests: the same code, not optimized.
 fn packages(is_release: bool) -> StepResult<DeployedPackages> {
     if is_release {
-        let wheel = field::released("wheel", "x86_64.whl")?;
+        let wheel = field::released("wheel", &Target::HOST.wheel().1)?;
         return Ok(DeployedPackages { directory: workspace::target().join("dist"), wheel });
     }
     let directory = scratch::empty("live-deploy-packages")?;

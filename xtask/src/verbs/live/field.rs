@@ -10,8 +10,10 @@ use crate::arguments::LiveArguments;
 use crate::languages::python::debian;
 use crate::languages::python::{self, Venv};
 use crate::languages::{java, node};
+use crate::scratch;
 use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::target::Target;
+use crate::workspace::{self, VERSION};
 
 /// Prefix of the line with which a program reports its row.
 const ROW: &str = "row: ";
@@ -280,7 +282,7 @@ impl Preparation {
             }
         }
         venv.install_wheel(&if self.is_release {
-            released("wheel", "x86_64.whl")?
+            released("wheel", &Target::HOST.wheel().1)?
         } else {
             python::package::build_for_tests()?
         })?;
@@ -293,7 +295,7 @@ impl Preparation {
             Some(modules) => modules.clone(),
             None => {
                 let package = if self.is_release {
-                    released("addon", ".tgz")?
+                    released("addon", &format!("spanprof-{VERSION}.tgz"))?
                 } else {
                     node::package::build_for_tests()?;
                     node::package::pack_for_tests()?

@@ -13,6 +13,7 @@ mod heap_stacks;
 mod mcp;
 mod objects;
 mod outage;
+mod platforms;
 mod pprof;
 mod pull;
 mod pyroscope;
@@ -65,6 +66,7 @@ fn suites() -> Vec<Suite> {
         suite("deploy", deploy::run),
         suite("system-calls", system_calls::run),
         suite("faults", faults::run),
+        suite("platforms", platforms::run),
     ]);
     suites
 }

@@ -3,7 +3,7 @@
 
 mod crates;
 mod files;
-mod packages;
+pub mod packages;
 mod pom;
 mod reproducible;
 mod sbom;

@@ -9,6 +9,7 @@ use super::pom;
 use crate::languages::java::package::file_name;
 use crate::languages::{java, node, python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::target::{Target, TargetArguments};
 use crate::venv::Venv;
 use crate::workspace::{self, REPOSITORY, VERSION};
 use crate::{artifact, git, interpreters, scratch, third_party};
@@ -33,16 +34,20 @@ pub fn check() -> StepResult {
     }
     python(&dist, REPOSITORY)?;
     npm(&dist.join(format!("spanprof-{VERSION}.tgz")), REPOSITORY)?;
+    for target in Target::ALL {
+        npm(&dist.join(format!("{}-{VERSION}.tgz", target.npm_package())), REPOSITORY)?;
+    }
     maven(&dist, REPOSITORY)
 }
 
 /// The packages of all languages.
 pub fn build() -> StepResult {
     scratch::empty("dist")?;
-    python::package::run()?;
+    let platforms = TargetArguments::all;
+    python::package::run(&platforms())?;
     python::package::source_distribution(&dist())?;
-    node::package::run()?;
-    java::package::run(&java::package::JarArguments::default())
+    node::package::run(&platforms())?;
+    java::package::run(&java::package::JarArguments::of(platforms()))
 }
 
 /// Names of the packages in `dist`, sorted.
@@ -72,8 +77,10 @@ fn identity(dist: &Path, commit: Option<&str>) -> StepResult<String> {
 fn python(dist: &Path, repository: &str) -> StepResult {
     let files: Vec<_> =
         names(dist).into_iter().filter(|name| name.ends_with(".whl") || name.ends_with(".tar.gz")).collect();
-    if files.len() != 3 {
-        let message = format!("expected two wheels and an sdist in {}, got: {}", dist.display(), files.join(", "));
+    // One wheel without native code, and the sdist.
+    let expected = Target::ALL.len() + 2;
+    if files.len() != expected {
+        let message = format!("expected {expected} wheels and sdists in {}, got: {}", dist.display(), files.join(", "));
         return Err(StepFailure::new("packages for Python", message));
     }
     let python = interpreters::preferred()?;
@@ -109,7 +116,9 @@ fn npm(package: &Path, repository: &str) -> StepResult {
         .capture()?;
     let failure = |message: String| StepFailure::new("npm publish --dry-run", message);
     let listing: Value = serde_json::from_str(&output).map_err(|error| failure(format!("not JSON: {error}")))?;
-    let listing = if listing["files"].is_array() { &listing } else { &listing["spanprof"] };
+    // By the name of the package, in newer versions of npm.
+    let only = listing.as_object().and_then(|packages| packages.values().next());
+    let listing = if listing["files"].is_array() { &listing } else { only.unwrap_or(&Value::Null) };
     if listing["version"] != VERSION {
         return Err(failure(format!("expected version {VERSION}, got {}", listing["version"])));
     }
@@ -125,8 +134,7 @@ fn npm(package: &Path, repository: &str) -> StepResult {
         .arg("package/package.json")
         .capture()?;
     let manifest: Value = serde_json::from_str(&manifest).map_err(|error| failure(format!("package.json: {error}")))?;
-    let mut expected = vec!["./LICENSE".to_owned(), "./README.md".to_owned(), format!("./{}", third_party::FILE)];
-    expected.push(format!("./{}", node::package::PREBUILD));
+    let mut expected = vec!["./LICENSE".to_owned(), "./README.md".to_owned()];
     for member in ["main", "types", "exports"] {
         files_of(&manifest[member], &mut expected);
     }
@@ -175,8 +183,9 @@ fn maven(dist: &Path, repository: &str) -> StepResult {
         .collect();
     missing(&file_name("-sources.jar"), &sources, &listed("-sources.jar")?)?;
     missing(&file_name("-javadoc.jar"), &["index.html".to_owned()], &listed("-javadoc.jar")?)?;
-    let native = "io/spanprof/native/linux-x86_64";
-    let expected = ["META-INF/LICENSE".to_owned(), format!("{native}/{}", third_party::FILE)];
+    let native = "io/spanprof/native";
+    let mut expected = vec!["META-INF/LICENSE".to_owned(), format!("{native}/{}", third_party::FILE)];
+    expected.extend(Target::ALL.map(|target| format!("{native}/{}/libspanprof_java.so.lz4", target.java())));
     missing(&file_name(".jar"), &expected, &listed(".jar")?)?;
     println!("Maven Central: the files of io.spanprof still need the signatures of a maintainer");
     Ok(())

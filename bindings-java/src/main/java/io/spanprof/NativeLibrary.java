@@ -1,5 +1,6 @@
 package io.spanprof;
 
+import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.io.FilterInputStream;
 import java.io.IOException;
@@ -343,6 +344,15 @@ final class NativeLibrary {
         String system = System.getProperty("os.name").toLowerCase(Locale.ROOT);
         String architecture = System.getProperty("os.arch");
         boolean isIntel = architecture.equals("amd64") || architecture.equals("x86_64");
-        return system + "-" + (isIntel ? "x86_64" : architecture);
+        return system + "-" + (isIntel ? "x86_64" : architecture) + (system.equals("linux") && hasMusl() ? "-musl" : "");
+    }
+
+    /** Whether the VM runs with musl: its loader is mapped, whatever other loaders the file system has. */
+    private static boolean hasMusl() {
+        try (InputStream maps = new FileInputStream("/proc/self/maps")) {
+            return new String(maps.readAllBytes(), StandardCharsets.ISO_8859_1).contains("/ld-musl-");
+        } catch (IOException unreadable) {
+            return false;
+        }
     }
 }

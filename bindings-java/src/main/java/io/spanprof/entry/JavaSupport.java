@@ -2,11 +2,11 @@ package io.spanprof.entry;
 
 /**
  * Checks the Java version, and logs one line if it is not supported. Compiled for Java 8, like every entry point: an agent
- * or provider with class files of Java 17 aborts an older VM and the program with it. For the package's entry points only.
+ * or provider with class files of a later Java aborts an older VM and the program with it. For the package's entry points only.
  */
 public final class JavaSupport {
     /** Java version that the other classes are compiled for. */
-    private static final int OLDEST = 17;
+    private static final int OLDEST = 11;
     /** Set once the line is written: several entry points, of several class loaders, may decline for the same reason. */
     private static final String DECLINED_PROPERTY = "io.spanprof.declined";
 

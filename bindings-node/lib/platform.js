@@ -1,0 +1,17 @@
+'use strict';
+// The name of this platform in the names of packages and directories with native modules. Called by `native.js` and `build.mjs`.
+
+const fs = require('node:fs');
+
+/** Whether the process runs with musl: its loader is mapped, whatever other loaders the file system has. */
+function hasMusl() {
+  if (process.platform !== 'linux') return false;
+  try {
+    return fs.readFileSync('/proc/self/maps', 'latin1').includes('/ld-musl-');
+  } catch {
+    return false;
+  }
+}
+
+/** @returns {string} `linux-x64`, `linux-arm64-musl`, … */
+module.exports = () => `${process.platform}-${process.arch}${hasMusl() ? '-musl' : ''}`;
