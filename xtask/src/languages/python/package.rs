@@ -22,7 +22,7 @@ pub fn run(arguments: &TargetArguments) -> StepResult {
         let wheel = release(target)?;
         let files = artifact::files_below(&unpack(&wheel)?);
         artifact::audit("wheel", only_library(&files)?, target, GLIBC)?;
-        artifact::sizes("wheel", &wheel, &files)?;
+        artifact::sizes("wheel", &wheel, &files, 1)?;
         println!("wheel: {}", wheel.display());
         if target == Target::HOST {
             let fallback = without_native_code(&wheel)?;

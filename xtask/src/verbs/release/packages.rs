@@ -184,9 +184,13 @@ fn maven(dist: &Path, repository: &str) -> StepResult {
     missing(&file_name("-sources.jar"), &sources, &listed("-sources.jar")?)?;
     missing(&file_name("-javadoc.jar"), &["index.html".to_owned()], &listed("-javadoc.jar")?)?;
     let native = "io/spanprof/native";
-    let mut expected = vec!["META-INF/LICENSE".to_owned(), format!("{native}/{}", third_party::FILE)];
-    expected.extend(Target::ALL.map(|target| format!("{native}/{}/libspanprof_java.so.lz4", target.java())));
-    missing(&file_name(".jar"), &expected, &listed(".jar")?)?;
+    let expected = vec!["META-INF/LICENSE".to_owned(), format!("{native}/{}", third_party::FILE)];
+    let library = |target: &Target| format!("{native}/{}/libspanprof_java.so.lz4", target.java());
+    for (end, is_musl) in [(".jar", false), (java::package::MUSL, true)] {
+        let mut expected = expected.clone();
+        expected.extend(Target::ALL.iter().filter(|target| target.is_musl() == is_musl).map(library));
+        missing(&file_name(end), &expected, &listed(end)?)?;
+    }
     println!("Maven Central: the files of io.spanprof still need the signatures of a maintainer");
     Ok(())
 }
