@@ -33,8 +33,6 @@ pub struct VmLayout {
     pub stack_base: usize,
     pub anchor: usize,
     pub thread_state: Option<usize>,
-    /// Where the VM's signal handler stores at which instruction a thread met a safepoint.
-    pub saved_exception_pc: Option<usize>,
     pub heaps: [usize; MAX_HEAPS],
     pub heap_low: usize,
     pub heap_high: usize,
@@ -72,6 +70,8 @@ pub struct VmLayout {
     pub class_name: usize,
     pub symbol_length: usize,
     pub symbol_body: usize,
+    /// Where the VM's signal handler stores at which instruction a thread met a safepoint.
+    pub saved_exception_pc: Option<usize>,
     pub continuation_entry: Option<usize>,
     pub anchor_sp: usize,
     pub anchor_pc: usize,

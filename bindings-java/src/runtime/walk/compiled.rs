@@ -38,7 +38,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         match kind {
             BlobKind::Compiled | BlobKind::NativeWrapper => {}
             BlobKind::ContinuationStub if !self.leaf => return Some(self.continuation_return()),
-            BlobKind::ContinuationStub | BlobKind::Stub => return Some(self.stub(&info)),
+            BlobKind::ContinuationStub | BlobKind::Stub => return Some(self.stub(&info, begin)),
         }
         if self.leaf && instructions::is_to_interpreter_stub(self.memory, pc) {
             // `pc` is in the caller's to-interpreter stub. The called method has no frame yet.

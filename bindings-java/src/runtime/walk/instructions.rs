@@ -76,14 +76,11 @@ mod x86_64 {
         }
     }
 
-    /// At the first instructions of the stub of a safepoint poll (`push rbx; push rbp; mov rbp, rsp`): the bytes that it has pushed.
-    pub fn poll_stub_bytes(memory: impl VmMemory, pc: usize) -> Option<usize> {
-        match (bytes(memory, pc)?, bytes(memory, pc.checked_sub(8)?)?) {
-            ([0x53, 0x55, 0x48, 0x8b, 0xec, ..], _) => Some(0),
-            ([0x55, 0x48, 0x8b, 0xec, ..], [.., 0x53]) => Some(8),
-            ([0x48, 0x8b, 0xec, ..], [.., 0x53, 0x55]) => Some(16),
-            _ => None,
-        }
+    /// At the first instructions of the stub of a safepoint poll, which begins with `push rbx; push rbp; mov rbp, rsp`: the bytes that
+    /// it has pushed.
+    pub fn poll_stub_bytes(memory: impl VmMemory, begin: usize, pc: usize) -> Option<usize> {
+        let pushes = pc.checked_sub(begin).filter(|pushes| *pushes <= 2)?;
+        bytes(memory, begin)?.starts_with(&[0x53, 0x55, 0x48, 0x8b, 0xec]).then_some(8 * pushes)
     }
 
     /// Whether a call instruction ends right before `pc`.
@@ -398,9 +395,11 @@ mod x86_64 {
         fn the_stub_of_a_poll_has_pushed_nothing_a_word_for_the_return_address_or_the_frame_pointer_too() {
             // push rbx; push rbp; mov rbp, rsp; push r11
             let at = code_at(&[], &[0x53, 0x55, 0x48, 0x8b, 0xec, 0x41, 0x53]);
-            let pushed = [0, 1, 2, 5].map(|offset| poll_stub_bytes(ProcessMemory, at + offset));
+            let pushed = [0, 1, 2, 5].map(|offset| poll_stub_bytes(ProcessMemory, at, at + offset));
             assert_eq!(pushed, [Some(0), Some(8), Some(16), None]);
-            assert_eq!(poll_stub_bytes(ProcessMemory, code_at(&[], &[0x55, 0x48, 0x8b, 0xec])), None, "it is called");
+            // A stub that is called, whatever byte is before it.
+            let at = code_at(&[0x53], &[0x55, 0x48, 0x8b, 0xec]);
+            assert_eq!([at, at + 1].map(|pc| poll_stub_bytes(ProcessMemory, at, pc)), [None, None]);
         }
 
         #[test]

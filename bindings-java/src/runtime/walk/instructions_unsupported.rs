@@ -11,7 +11,7 @@ pub fn epilogue(_memory: impl VmMemory, _pc: usize) -> Option<FrameState> {
     None
 }
 
-pub fn poll_stub_bytes(_memory: impl VmMemory, _pc: usize) -> Option<usize> {
+pub fn poll_stub_bytes(_memory: impl VmMemory, _begin: usize, _pc: usize) -> Option<usize> {
     None
 }
 

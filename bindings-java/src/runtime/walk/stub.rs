@@ -27,8 +27,8 @@ const CALL_STUB_BYTES: usize = 256;
 const ENTRY_COOKIE: usize = usize::MAX;
 
 impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
-    /// Steps over a stub.
-    pub fn stub(&mut self, info: &PcInfo) -> StepResult {
+    /// Steps over a stub whose code begins at `begin`.
+    pub fn stub(&mut self, info: &PcInfo, begin: usize) -> StepResult {
         self.memory.met(WalkFeature::Stub);
         if !self.stack.push(raw_frame::stub(self.pc)) {
             return StepResult::End;
@@ -46,7 +46,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         if let Some(return_to) = link.filter(|_| info.frame_bytes == 0 || info.before_frame) {
             return self.set_caller(return_to, self.sp, self.fp);
         }
-        if let Some((return_to, sp)) = self.polled_at() {
+        if let Some((return_to, sp)) = self.polled_at(begin) {
             return self.set_caller(return_to, sp, self.fp);
         }
         if instructions::is_c2i_adapter(self.memory, self.pc) {
@@ -105,9 +105,9 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
 
     /// Where compiled code met a safepoint, and its stack pointer: the VM's signal handler continues the thread at the stub that waits
     /// for the end of the safepoint (`SafepointBlob`), which is where a pending signal is delivered.
-    fn polled_at(&self) -> Option<(usize, usize)> {
+    fn polled_at(&self, begin: usize) -> Option<(usize, usize)> {
         let stored_at = self.layout.saved_exception_pc.filter(|_| self.java_thread != 0)?;
-        let pushed_bytes = instructions::poll_stub_bytes(self.memory, self.pc)?;
+        let pushed_bytes = instructions::poll_stub_bytes(self.memory, begin, self.pc)?;
         let pc = self.word(self.java_thread + stored_at).filter(|pc| self.layout.is_code(*pc))?;
         Some((pc, self.sp + pushed_bytes))
     }

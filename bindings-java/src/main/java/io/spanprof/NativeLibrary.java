@@ -41,6 +41,8 @@ final class NativeLibrary {
     private static final String OPENER = "libspanprof_java_opener.so";
     /** Attempts to create a private directory with an unused name. */
     private static final int ATTEMPTS = 100;
+    /** Null until the memory map of the process was read for it. */
+    private static String platform;
     private static volatile boolean isLoaded;
     private static volatile boolean isAttempted;
 
@@ -340,7 +342,15 @@ final class NativeLibrary {
         }
     }
 
+    /** The name of this platform's directory in the JAR. */
     static String platform() {
+        if (platform == null) {
+            platform = readPlatform();
+        }
+        return platform;
+    }
+
+    private static String readPlatform() {
         String system = System.getProperty("os.name").toLowerCase(Locale.ROOT);
         String architecture = System.getProperty("os.arch");
         boolean isIntel = architecture.equals("amd64") || architecture.equals("x86_64");
