@@ -14,16 +14,20 @@ const { HERE, IS_BUNDLED } = copies;
 const IS_CHECKED = process.execArgv.includes(path.join(HERE, 'worker.js'));
 
 const MODULE = 'spanprof.node';
-/** Written out, so that tools that trace the files of a program (Next.js `output: 'standalone'`) copy these. */
+/** Written out, so that tools that trace the files of a program (Next.js `output: 'standalone'`) copy the directory. */
 const PREBUILDS = IS_BUNDLED ? HERE : path.join(__dirname, '../prebuilds');
-const PACKAGES = IS_BUNDLED
-  ? []
-  : [
-      path.join(__dirname, '../../spanprof-linux-x64/spanprof.node'),
-      path.join(__dirname, '../../spanprof-linux-arm64/spanprof.node'),
-      path.join(__dirname, '../../spanprof-linux-x64-musl/spanprof.node'),
-      path.join(__dirname, '../../spanprof-linux-arm64-musl/spanprof.node'),
-    ];
+
+/**
+ * The modules of the packages beside this one, by platform; written out for the same tools. Not for bundles, which may have no
+ * `__dirname`.
+ * @returns {Record<string, string>}
+ */
+const modulesBeside = () => ({
+  'linux-x64': path.join(__dirname, '../../spanprof-linux-x64/spanprof.node'),
+  'linux-arm64': path.join(__dirname, '../../spanprof-linux-arm64/spanprof.node'),
+  'linux-x64-musl': path.join(__dirname, '../../spanprof-linux-x64-musl/spanprof.node'),
+  'linux-arm64-musl': path.join(__dirname, '../../spanprof-linux-arm64-musl/spanprof.node'),
+});
 
 /** @returns {string[]} directories of the package: its own, and for a bundle those beside it or the program. */
 function packages() {
@@ -76,8 +80,8 @@ function load() {
 function moduleFile(folder) {
   const name = platform();
   const built = path.join(folder, 'prebuilds', name, MODULE);
-  const beside = path.join(folder, '..', `spanprof-${name}`, MODULE);
-  const found = [built, beside].find((file) => fs.existsSync(file));
+  const beside = IS_BUNDLED ? path.join(folder, '..', `spanprof-${name}`, MODULE) : modulesBeside()[name];
+  const found = [built, beside].find((file) => file !== undefined && fs.existsSync(file));
   if (found !== undefined) return found;
   // Nested below the package, or where an installer puts it that has no `node_modules`.
   const { resolve } = createRequire(path.join(folder, 'package.json'));

@@ -124,7 +124,11 @@ test('without permission for addons the warning names the flag, and with it the 
 test('tools that trace the files of a program find the native module and the preload of workers', async (t) => {
   const { nodeFileTrace } = require('@vercel/nft');
   const base = path.join(source(t), 'source');
+  const published = 'node_modules/spanprof-linux-arm64-musl/spanprof.node';
+  fs.mkdirSync(path.dirname(path.join(base, published)));
+  fs.writeFileSync(path.join(base, published), '');
   const { fileList } = await nodeFileTrace([path.join(base, 'program.js')], { base });
   const inside = (file) => fileList.has(path.join('node_modules/spanprof', file));
   for (const file of ['prebuilds/linux-x64/spanprof.node', 'lib/worker.js']) assert.ok(inside(file), file);
+  assert.ok(fileList.has(published), 'the package of a platform');
 });
