@@ -14,8 +14,11 @@ python)
     ;;
 nodejs)
     # The package, and that of the platform if it does not hold the native module itself.
-    npm install --silent --no-audit --no-fund --prefix "$directory/nodejs" "$packages"/spanprof-[0-9]*.tgz \
-        $(ls "$packages"/spanprof-linux-x64-[0-9]*.tgz 2>/dev/null)
+    set -- "$packages"/spanprof-[0-9]*.tgz
+    for platform in "$packages"/spanprof-linux-x64-[0-9]*.tgz; do
+        if [ -e "$platform" ]; then set -- "$@" "$platform"; fi
+    done
+    npm install --silent --no-audit --no-fund --prefix "$directory/nodejs" "$@"
     cp "$here/nodejs/spanprof_handler.mjs" "$directory/nodejs"
     ;;
 java)

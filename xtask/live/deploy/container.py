@@ -5,8 +5,10 @@ The root is a copy-on-write view of this machine's root with an image's files ab
 downloaded. `Container.words` gives the command; this file is also the program inside the namespaces.
 """
 
+import glob
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -53,6 +55,13 @@ def folder(name):
     # Users of containers traverse it.
     os.chmod(path, 0o755)
     return path
+
+
+def copy_packages(pattern, context):
+    """Copies the packages that match, without those of other platforms than this machine's, into the context of an image."""
+    for file in glob.glob(os.path.join(os.environ["DEPLOY_PACKAGES"], f"spanprof-{pattern}")):
+        if not re.search("musl|arm64|aarch64", os.path.basename(file)):
+            shutil.copy(file, context)
 
 
 class Container:

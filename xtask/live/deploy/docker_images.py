@@ -13,7 +13,7 @@ import time
 
 import receiver
 import yaml
-from container import clock, end, expect, folder, get, loopback, row, send_reports, tail, wait_for_port
+from container import clock, copy_packages, end, expect, folder, get, loopback, row, send_reports, tail, wait_for_port
 from dockerfile import Image
 from seccomp_profiles import runtime_default
 
@@ -25,7 +25,7 @@ DOCKER_CAPABILITIES = ("chown dac_override fowner fsetid kill setgid setuid setp
                        "setfcap").split()
 #: A function of the program's work, and the files of its context.
 WORK = {"python": "render_report", "node": "renderReport", "java": "renderReport", "rust": "render_report"}
-PACKAGE = {"python": "*[-y]linux*x86_64.whl", "node": "*.tgz", "java": "*[0-9].jar"}
+PACKAGE = {"python": "*x86_64.whl", "node": "*.tgz", "java": "*[0-9].jar"}
 SERVED = {"python": "python-fastapi", "node": "node-express", "rust": "rust-axum"}
 #: The clone: the second context of the image for Rust.
 CLONE = os.path.dirname(PROGRAMS)
@@ -45,7 +45,7 @@ def context_of(language):
         # The versions that the registry's cache on this machine has.
         shutil.copy(os.path.join(CLONE, "Cargo.lock"), context)
         return context
-    subprocess.run(["sh", "-c", f"cp {os.environ['DEPLOY_PACKAGES']}/spanprof-{PACKAGE[language]} {context}"], check=True)
+    copy_packages(PACKAGE[language], context)
     return context
 
 

@@ -15,7 +15,7 @@ import time
 
 import receiver
 import yaml
-from container import Container, end, expect, folder, loopback, row, send_reports, tail, wait_for_port
+from container import Container, copy_packages, end, expect, folder, loopback, row, send_reports, tail, wait_for_port
 from dockerfile import BASE_PATH, Image
 from seccomp_profiles import runtime_default
 
@@ -25,7 +25,7 @@ MOUNT = {
     "python": "/otel-auto-instrumentation-python", "nodejs": "/otel-auto-instrumentation-nodejs",
     "java": "/otel-auto-instrumentation-java-checkout",
 }
-PACKAGE = {"python": "*[-y]linux*x86_64.whl", "nodejs": "*.tgz", "java": "*[0-9].jar"}
+PACKAGE = {"python": "*x86_64.whl", "nodejs": "*.tgz", "java": "*[0-9].jar"}
 WORK = {"python": "render_report", "nodejs": "renderReport", "java": "renderReport"}
 #: What the official images have, from the package registries.
 PYTHON_PACKAGES = ["opentelemetry-distro==0.60b0", "opentelemetry-exporter-otlp-proto-http", "opentelemetry-instrumentation-wsgi==0.60b0",
@@ -53,7 +53,7 @@ def context_of(language):
     context = folder(f"operator-{language}/context")
     if language != "java":
         shutil.copytree(os.path.join(EXAMPLE, language), context, dirs_exist_ok=True)
-    subprocess.run(["sh", "-c", f"cp {os.environ['DEPLOY_PACKAGES']}/spanprof-{PACKAGE[language]} {context}"], check=True)
+    copy_packages(PACKAGE[language], context)
     return context
 
 
