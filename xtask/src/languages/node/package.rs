@@ -96,11 +96,8 @@ pub fn pack_for_recording() -> StepResult<PathBuf> {
 fn pack(library: Option<&Path>, directory: &str) -> StepResult<PathBuf> {
     let staged = scratch::empty(STAGED)?;
     let root = workspace::root();
-    for file in git::files()? {
-        let Some(inside) = file.strip_prefix("bindings-node/") else { continue };
-        if ["lib/", "types/"].iter().any(|part| inside.starts_with(part)) || inside == "README.md" {
-            copy(&root.join(&file), &staged.join(inside))?;
-        }
+    for part in ["lib/", "types/", "README.md"] {
+        git::copy(&format!("bindings-node/{part}"), &staged.join(part))?;
     }
     copy(&root.join("LICENSE"), &staged.join("LICENSE"))?;
     if let Some(library) = library {

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::runtimes;
+use crate::proc_mount::ProcMount;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
@@ -12,6 +13,8 @@ pub struct Debian {
     root: PathBuf,
     /// `3.14`, `3.15`
     pub versions: Vec<String>,
+    /// While a suite is installed.
+    proc: Option<ProcMount>,
 }
 
 /// Unpacks a package and its missing dependencies into a separate directory, and returns the directory.
@@ -57,7 +60,7 @@ impl Debian {
                 output.lines().last().unwrap_or_default()
             );
         }
-        Ok(Self { root, versions })
+        Ok(Self { root, versions, proc: None })
     }
 
     /// Keeps the selected versions, or all of them when none is selected.
@@ -73,7 +76,7 @@ impl Debian {
     }
 
     /// Copies the unpacked wheel and the suite's programs into the root directory.
-    fn install(&self, wheel: &Path) -> StepResult {
+    fn install(&mut self, wheel: &Path) -> StepResult {
         let suite = self.root.join("suite");
         let _ = std::fs::remove_dir_all(&suite);
         let made = std::fs::create_dir_all(suite.join("package"));
@@ -89,10 +92,7 @@ impl Debian {
             .arg(workspace::root().join("xtask/live/python"))
             .arg(&suite)
             .run()?;
-        // The profiler reads /proc/self; an existing mount is kept.
-        if !self.root.join("proc/self").exists() {
-            ProcessStep::new("mount /proc", "mount").args(["-t", "proc", "proc"]).arg(self.root.join("proc")).run()?;
-        }
+        self.proc = Some(ProcMount::below(&self.root)?);
         scratch::write(&self.root.join("suite/made"), "")
     }
 
@@ -106,13 +106,5 @@ impl Debian {
             .env("PYTHONFAULTHANDLER", "1")
             .arg(format!("/usr/bin/python{version}"))
             .arg(format!("/suite/python/{program}"))
-    }
-}
-
-impl Drop for Debian {
-    fn drop(&mut self) {
-        if self.root.join("proc/self").exists() {
-            let _ = ProcessStep::new("unmount /proc", "umount").arg(self.root.join("proc")).capture_any();
-        }
     }
 }

@@ -7,6 +7,7 @@ use crate::arguments::LiveArguments;
 use crate::artifact::{self, copy};
 use crate::interpreters;
 use crate::languages::java;
+use crate::proc_mount::ProcMount;
 use crate::step::{all_passed, on_path, ProcessStep, StepFailure, StepResult};
 use crate::target::Target;
 use crate::{git, scratch, workspace};
@@ -41,10 +42,10 @@ pub fn run(arguments: &LiveArguments) -> StepResult {
 }
 
 fn node_on_alpine() -> StepResult {
-    let alpine = Alpine::unpacked()?;
-    let directory = node_directory(&alpine.root.join("first-run"), Target::X64Musl)?;
+    let (root, _mount) = alpine()?;
+    let directory = node_directory(&root.join("first-run"), Target::X64Musl)?;
     ProcessStep::new("first run of Node.js on Alpine", "chroot")
-        .arg(&alpine.root)
+        .arg(&root)
         .args(["/bin/sh", "-c", "cd /first-run && exec /opt/node/bin/node first_run.mjs"])
         .run()?;
     shows_function(&profiles_in(&directory)?, "anonymous")
@@ -56,7 +57,7 @@ fn python_on_arm64() -> StepResult {
         (scratch::empty("platforms/python-arm64/site")?, scratch::empty("platforms/python-arm64/out")?);
     let library = artifact::dev_library("spanprof-python", Target::Arm64)?;
     copy(&library, &site.join("spanprof/_spanprof.abi3.so"))?;
-    copy_tracked("bindings-python/python/spanprof/", &site.join("spanprof"))?;
+    git::copy("bindings-python/python/spanprof/", &site.join("spanprof"))?;
     emulated("first run of Python on arm64", &root, "usr/bin/python3")
         .arg("xtask/wheel/first_run.py")
         .arg(&profiles)
@@ -106,20 +107,10 @@ fn node_directory(directory: &Path, target: Target) -> StepResult<PathBuf> {
     let library = artifact::dev_library("spanprof-node", target)?;
     copy(&library, &modules.join(target.npm_package()).join("spanprof.node"))?;
     for part in ["lib/", "package.json"] {
-        copy_tracked(&format!("bindings-node/{part}"), &modules.join("spanprof").join(part))?;
+        git::copy(&format!("bindings-node/{part}"), &modules.join("spanprof").join(part))?;
     }
     copy(&workspace::root().join("xtask/addon/first_run.mjs"), &directory.join("first_run.mjs"))?;
     Ok(directory.to_owned())
-}
-
-/// Copies the file, or the files below a directory, of the repository.
-fn copy_tracked(prefix: &str, into: &Path) -> StepResult {
-    for file in git::files()? {
-        if let Some(inside) = file.strip_prefix(prefix) {
-            copy(&workspace::root().join(&file), &if inside.is_empty() { into.to_owned() } else { into.join(inside) })?;
-        }
-    }
-    Ok(())
 }
 
 /// Fails unless the profiles in a directory have CPU time of a function.
@@ -134,26 +125,13 @@ fn shows_function(directory: &Path, function: &str) -> StepResult {
     }
 }
 
-/// The root of Alpine, with /proc, which the profiler reads.
-struct Alpine {
-    root: PathBuf,
-}
-
-impl Alpine {
-    fn unpacked() -> StepResult<Self> {
-        let root = workspace::target().join("live/alpine");
-        script("fetch Alpine and Node.js for it", "alpine.sh").arg(&root).run()?;
-        if !root.join("proc/self").exists() {
-            ProcessStep::new("mount /proc", "mount").args(["-t", "proc", "proc"]).arg(root.join("proc")).run()?;
-        }
-        Ok(Self { root })
-    }
-}
-
-impl Drop for Alpine {
-    fn drop(&mut self) {
-        let _ = ProcessStep::new("unmount /proc", "umount").arg(self.root.join("proc")).capture_any();
-    }
+/// The root of Alpine, with /proc while the second value lives.
+fn alpine() -> StepResult<(PathBuf, ProcMount)> {
+    let root = workspace::target().join("live/alpine");
+    script("fetch Alpine", "alpine.sh").arg(&root).run()?;
+    script("fetch Node.js for Alpine", "node.sh").arg(&root).arg("musllinux_1_2_x86_64").run()?;
+    let mount = ProcMount::below(&root)?;
+    Ok((root, mount))
 }
 
 /// The root with Debian's programs for arm64.
@@ -165,7 +143,7 @@ fn arm64() -> StepResult<PathBuf> {
         .args([".", "arm64"])
         .args(ARM64_PACKAGES)
         .run()?;
-    script("fetch Node.js for arm64", "node-arm64.sh").arg(&root).run()?;
+    script("fetch Node.js for arm64", "node.sh").arg(&root).arg("manylinux_2_28_aarch64").run()?;
     if on_path(Path::new(QEMU)).is_none() {
         return Err(
             StepFailure::new("emulator", format!("{QEMU} is missing")).with_hint("apt-get install qemu-user-static")

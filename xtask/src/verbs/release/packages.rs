@@ -117,8 +117,8 @@ fn npm(package: &Path, repository: &str) -> StepResult {
     let failure = |message: String| StepFailure::new("npm publish --dry-run", message);
     let listing: Value = serde_json::from_str(&output).map_err(|error| failure(format!("not JSON: {error}")))?;
     // By the name of the package, in newer versions of npm.
-    let only = listing.as_object().and_then(|packages| packages.values().next());
-    let listing = if listing["files"].is_array() { &listing } else { only.unwrap_or(&Value::Null) };
+    let by_name = listing.as_object().and_then(|packages| packages.values().next());
+    let listing = if listing["files"].is_array() { &listing } else { by_name.unwrap_or(&Value::Null) };
     if listing["version"] != VERSION {
         return Err(failure(format!("expected version {VERSION}, got {}", listing["version"])));
     }
@@ -135,6 +135,8 @@ fn npm(package: &Path, repository: &str) -> StepResult {
         .capture()?;
     let manifest: Value = serde_json::from_str(&manifest).map_err(|error| failure(format!("package.json: {error}")))?;
     let mut expected = vec!["./LICENSE".to_owned(), "./README.md".to_owned()];
+    // Crates are linked by the native module, which the package of a platform has.
+    expected.extend(manifest.get("cpu").map(|_| format!("./{}", third_party::FILE)));
     for member in ["main", "types", "exports"] {
         files_of(&manifest[member], &mut expected);
     }
