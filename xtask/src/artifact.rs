@@ -100,14 +100,18 @@ pub fn dev_library(package: &str, target: Target) -> StepResult<PathBuf> {
 
 /// A build of a package's library by zig for a platform, named with the oldest glibc that it is linked against.
 fn zigbuild(package: &str, target: Target, with_oldest: &str, into: &Path, flags: &str) -> StepResult<ProcessStep> {
-    target.require_standard_library()?;
-    let tools = Venv::with("zigbuild", &interpreters::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
     let name = format!("build the library of {package} for {}", target.triple());
-    Ok(ProcessStep::new(name, tools.program("cargo-zigbuild"))
+    Ok(cargo_with_zig(name, target)?
         .args(["zigbuild", "--locked", "--lib", "-p", package, "--target", with_oldest])
         .env("CARGO_TARGET_DIR", into)
-        .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python())
         .env("RUSTFLAGS", format!("{flags} {} {}", target.flags(), without_machine_paths())))
+}
+
+/// Cargo with zig as the compiler of C and the linker; lacks the command and the target.
+pub fn cargo_with_zig(name: impl Into<String>, target: Target) -> StepResult<ProcessStep> {
+    target.require_standard_library()?;
+    let tools = Venv::with("zigbuild", &interpreters::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
+    Ok(ProcessStep::new(name, tools.program("cargo-zigbuild")).env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python()))
 }
 
 /// Fails when a library requires what its platform may lack: symbol versions newer than the glibc that its package supports, or any in

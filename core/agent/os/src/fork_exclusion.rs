@@ -115,6 +115,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_feature = "crt-static", ignore = "a static program has no libraries")]
     fn a_program_can_fork_while_it_reads_the_list_itself() {
         install_fork_hook();
         let mut reader = None;

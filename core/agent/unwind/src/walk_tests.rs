@@ -61,6 +61,7 @@ fn at(pc: u64) -> Registers {
 }
 
 #[test]
+#[cfg_attr(target_env = "musl", ignore = "the C library has no unwind information")]
 fn a_walk_has_the_callers_that_the_standard_unwinder_finds() {
     let _turn = tables_of_all_objects();
     compares_with_the_standard_unwinder();
@@ -229,6 +230,7 @@ extern "C" fn callee() {
 }
 
 #[test]
+#[cfg_attr(target_env = "musl", ignore = "the C library has no unwind information")]
 fn at_each_instruction_the_walk_passes_through_the_caller_to_the_root() {
     let _turn = tables_of_all_objects();
     MAY_GUESS.store(false, Ordering::Relaxed);
@@ -271,6 +273,7 @@ fn at_each_instruction_the_walk_passes_through_the_caller_to_the_root() {
 }
 
 #[test]
+#[cfg_attr(target_env = "musl", ignore = "the C library has no unwind information")]
 fn a_leaf_without_a_rule_is_guessed_by_its_return_address() {
     let _turn = tables_of_all_objects();
     extern "C" fn no_rule() {
@@ -287,6 +290,7 @@ fn a_leaf_without_a_rule_is_guessed_by_its_return_address() {
 static ACROSS_SIGNAL: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 #[test]
+#[cfg_attr(target_env = "musl", ignore = "the C library has no unwind information")]
 fn a_walk_from_a_handler_continues_in_the_interrupted_function() {
     let _turn = tables_of_all_objects();
     #[inline(never)]
@@ -313,6 +317,7 @@ fn a_walk_from_a_handler_continues_in_the_interrupted_function() {
 }
 
 #[test]
+#[cfg_attr(target_env = "musl", ignore = "the C library has no unwind information")]
 fn libraries_come_and_go_while_other_threads_walk() {
     let _turn = tables_of_all_objects();
     let stop = AtomicBool::new(false);
@@ -360,6 +365,7 @@ fn libraries_come_and_go_while_other_threads_walk() {
 }
 
 #[test]
+#[cfg_attr(target_env = "musl", ignore = "the C library has no unwind information")]
 fn a_forked_child_walks_by_the_tables_of_its_parent_and_builds_none_again() {
     let _turn = tables_of_all_objects();
     spanprof_signal::count_forks();

@@ -1,5 +1,5 @@
-//! First programs of each language on other platforms: musl natively in the root of Alpine Linux, arm64 in emulation (qemu-user) with the
-//! programs of Debian. The libraries are those of the dev profile. Nothing is installed on the machine.
+//! First programs of each language on other platforms, and the unit tests in Rust: musl natively, other languages in the root of Alpine
+//! Linux; arm64 in emulation (qemu-user) with the programs of Debian. The libraries are those of the dev profile. Nothing is installed on the machine.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,8 @@ const QEMU: &str = "qemu-aarch64-static";
 type Cell = (&'static str, fn() -> StepResult);
 
 /// Every first program.
-const CELLS: [Cell; 4] = [
+const CELLS: [Cell; 5] = [
+    ("rust-musl", rust_on_musl),
     ("node-musl", node_on_alpine),
     ("python-arm64", python_on_arm64),
     ("node-arm64", node_on_arm64),
@@ -39,6 +40,25 @@ pub fn run(arguments: &LiveArguments) -> StepResult {
         }
     }
     all_passed("platforms", &failed)
+}
+
+/// The unit tests of the crates in a service, and a static program, as `cargo build` makes it for musl.
+fn rust_on_musl() -> StepResult {
+    let triple = Target::X64Musl.triple();
+    let crates = ["signal", "unwind", "os", "profile", "aggregate", "config", "export", "profiler"];
+    artifact::cargo_with_zig("unit tests with musl", Target::X64Musl)?
+        .args(["test", "--locked", "--lib", "--target", &triple])
+        .args(crates.iter().flat_map(|name| ["-p".to_owned(), format!("spanprof-{name}")]))
+        .run()?;
+    artifact::cargo_with_zig("build a program with musl", Target::X64Musl)?
+        .args(["zigbuild", "--locked", "--target", &triple, "-p", "spanprof-live", "--bin", "rust-phases"])
+        .run()?;
+    let profiles = scratch::empty("platforms/rust-musl/out")?;
+    ProcessStep::new("a program with musl", workspace::target().join(triple).join("debug/rust-phases"))
+        .env("PHASE_MS", "250")
+        .env("SPANPROF_FILE_DIRECTORY", &profiles)
+        .run()?;
+    shows_function(&profiles, "rust_phases::run")
 }
 
 fn node_on_alpine() -> StepResult {
@@ -153,7 +173,8 @@ fn arm64() -> StepResult<PathBuf> {
 }
 
 fn emulated(name: &str, root: &Path, program: &str) -> ProcessStep {
-    ProcessStep::new(name, QEMU).arg("-L").arg(root).arg(root.join(program))
+    // A library of the dev profile can take longer than the default to stop there.
+    ProcessStep::new(name, QEMU).arg("-L").arg(root).arg(root.join(program)).env("SPANPROF_STOP_TIMEOUT", "20")
 }
 
 fn script(name: &str, file: &str) -> ProcessStep {

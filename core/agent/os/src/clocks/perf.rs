@@ -165,9 +165,10 @@ pub(crate) fn probe(signal: libc::c_int) -> Result<(), String> {
     })
 }
 
-/// Whether the handler restarts a system call that a signal at the overflow interrupted.
+/// Whether the handler restarts a system call that a signal at the overflow interrupted. In musl the number of the call is in no
+/// register any more (`src/thread/x86_64/syscall_cp.s`, 1.1.2–1.2.5).
 pub(crate) const fn restarts_calls() -> bool {
-    cfg!(target_arch = "x86_64")
+    cfg!(all(target_arch = "x86_64", target_env = "gnu"))
 }
 
 /// Maximum number of descriptors for events, so that the host does not run out of them: an eighth of its limit, and no more than

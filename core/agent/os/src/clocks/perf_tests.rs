@@ -14,6 +14,10 @@ fn is_allowed() -> bool {
     super::perf::probe(libc::SIGURG).is_ok()
 }
 
+fn leaves_calls() -> bool {
+    super::perf::restarts_calls() && is_allowed()
+}
+
 /// Makes short sleeps and polls, 5 µs of CPU time apart. Returns how many returned EINTR, and the number of samples.
 fn interrupted_calls(settings: ClockSettings) -> (usize, u64) {
     let clocks = start(settings);
@@ -36,7 +40,7 @@ fn interrupted_calls(settings: ClockSettings) -> (usize, u64) {
 fn a_sample_interrupts_no_system_call() {
     let _turn = one_at_a_time();
     for clock in [ClockChoice::Perf, ClockChoice::ThreadTimer] {
-        if clock == ClockChoice::ThreadTimer || is_allowed() {
+        if clock == ClockChoice::ThreadTimer || leaves_calls() {
             // Without the restart, 1 in 60 of these polls returns EINTR.
             let (interrupted, samples) = interrupted_calls(settings(clock, 10_000));
             assert_eq!(interrupted, 0, "{clock:?}, {samples} samples");
@@ -50,7 +54,7 @@ fn a_sample_interrupts_no_system_call() {
 fn a_poll_that_is_sampled_takes_its_timeout_once() {
     const TIMEOUT_MS: libc::c_int = 30;
     let _turn = one_at_a_time();
-    if !is_allowed() {
+    if !leaves_calls() {
         return;
     }
     let clocks = start(settings(ClockChoice::Perf, 10_000));
@@ -104,7 +108,7 @@ unsafe fn capture_slowly_every_third_time(_: &HandlerContext, stack: &mut RawSta
 #[test]
 fn a_sample_with_a_walk_longer_than_the_period_interrupts_no_system_call() {
     let _turn = one_at_a_time();
-    if is_allowed() {
+    if leaves_calls() {
         let (interrupted, samples) = interrupted_calls(ClockSettings {
             capture: capture_slowly_every_third_time,
             ..settings(ClockChoice::Perf, 2_000)

@@ -12,6 +12,7 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const MAX_DYNAMIC: usize = 256;
 const MAX_HEADERS: u64 = 256;
 const SYMBOL_BYTES: usize = 24;
+const FILE_HEADER_BYTES: u64 = 64;
 /// ELF symbol types of code: STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC.
 const CODE_SYMBOL_TYPES: [u8; 3] = [0, 2, 10];
 const MAX_SYMBOLS: usize = 1 << 22;
@@ -93,8 +94,12 @@ impl LoadedElf {
         }
         // SAFETY: the program's own headers, never unmapped, with the count from the kernel.
         let headers = unsafe { std::slice::from_raw_parts(address as *const libc::Elf64_Phdr, count as usize) };
-        let own = headers.iter().find(|header| header.p_type == libc::PT_PHDR)?;
-        Some(Self::new((address as usize).wrapping_sub(own.p_vaddr as usize), headers))
+        // Static programs of some linkers have no header of the headers, which follow that of the file.
+        let own = headers.iter().find(|header| header.p_type == libc::PT_PHDR).map(|own| own.p_vaddr);
+        let at = own.or_else(|| {
+            Some(headers.iter().find(|header| header.p_type == libc::PT_LOAD)?.p_vaddr + FILE_HEADER_BYTES)
+        })?;
+        Some(Self::new((address as usize).wrapping_sub(at as usize), headers))
     }
 }
 
@@ -108,12 +113,14 @@ impl LoadedElf {
         let value = |wanted: u64| entries.iter().find(|(tag, _)| *tag == wanted).map(|(_, value)| *value);
         // Some linkers do not relocate the addresses in the dynamic section.
         let address = |tag| value(tag).map(|value| if value < self.bias { value + self.bias } else { value });
-        let count = match address(DT_HASH) {
-            Some(table) => read_u32(table.wrapping_add(4))? as usize,
-            None => count_by_gnu_hash(address(DT_GNU_HASH)?)?,
+        let count = match (address(DT_HASH), address(DT_GNU_HASH)) {
+            (Some(table), _) => read_u32(table.wrapping_add(4))? as usize,
+            (None, Some(table)) => count_by_gnu_hash(table)?,
+            // A static program exports nothing.
+            (None, None) => 0,
         };
-        let ranges = ranges(address(DT_SYMTAB)?, count)?;
-        let (names, names_bytes) = (address(DT_STRTAB)?, value(DT_STRSZ)?);
+        let ranges = if count == 0 { Vec::new() } else { ranges(address(DT_SYMTAB)?, count)? };
+        let (names, names_bytes) = (address(DT_STRTAB).unwrap_or(0), value(DT_STRSZ).unwrap_or(0));
         Some(ExportedSymbols { bias: self.bias, segments: self.segments, ranges, names, names_bytes })
     }
 }
@@ -122,6 +129,11 @@ impl ExportedSymbols {
     /// The exported symbols of the main program; `None` when unreadable.
     pub fn of_program() -> Option<Self> {
         LoadedElf::program()?.symbols()
+    }
+
+    /// The address of its first byte.
+    pub fn start(&self) -> Option<usize> {
+        self.segments.iter().map(|(start, _)| start & !4095).min()
     }
 
     /// Whether an address lies in this object.
@@ -228,6 +240,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_feature = "crt-static", ignore = "a static program has no libraries")]
     fn symbols_of_a_library_are_those_that_the_linker_finds() {
         let address = libc::getenv as *const () as usize;
         let symbols = symbols_around(address).expect("the C library");
@@ -243,6 +256,14 @@ mod tests {
         assert!(same > 100, "{same} of 200");
         assert!(symbols.contains(address) && !symbols.contains(16));
         assert_eq!(symbols.name(16), None);
+    }
+
+    #[test]
+    fn a_static_program_contains_its_code_and_exports_nothing() {
+        let static_program = LoadedElf { bias: 0, segments: vec![(0x10_0040, 0x1000)], dynamic: None };
+        let symbols = static_program.symbols().expect("symbols");
+        assert!(symbols.contains(0x10_0800) && !symbols.contains(0x10_1040));
+        assert_eq!((symbols.start(), symbols.name(0x10_0800)), (Some(0x10_0000), None));
     }
 
     #[test]

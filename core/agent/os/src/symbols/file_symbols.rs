@@ -356,6 +356,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_feature = "crt-static", ignore = "a static program has no libraries")]
     fn a_file_that_differs_from_memory_gives_no_name() {
         let pc = libc::getenv as *const () as u64;
         let mut object = native_object(pc, 0).expect("libc is loaded").object(pc);
@@ -366,6 +367,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_feature = "crt-static", ignore = "a static program has no libraries")]
     fn an_exported_function_of_a_library_has_its_exported_name_with_and_without_a_debug_file() {
         for pc in [libc::getenv as *const () as u64, libc::pthread_join as *const () as u64] {
             let native = native_object(pc, 0).expect("libc is loaded");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::exported_symbols::ExportedSymbols;
-use super::object_history::{first_page_hash, object_at, state_at, CodeState, LoadedObject};
+use super::object_history::{first_page_hash, linker_address, object_at, state_at, CodeState, LoadedObject};
 
 /// The object of a program counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,11 +83,11 @@ fn program() -> Option<&'static MainProgram> {
     static READ: AtomicPtr<Option<MainProgram>> = AtomicPtr::new(std::ptr::null_mut());
     let mut program = READ.load(Ordering::Acquire);
     if program.is_null() {
-        let headers = program_headers();
-        let found = symbol_by_linker(headers as u64).zip(ExportedSymbols::of_program());
-        let found = found.map(|((object, _), symbols)| {
-            let start = (headers as u64).wrapping_sub(object.offset);
-            MainProgram { symbols, file: object.file, start }
+        let found = ExportedSymbols::of_program().and_then(|symbols| {
+            // A static program has no linker.
+            let by_linker = symbol_by_linker(program_headers() as u64).map(|(object, _)| object.file);
+            let file = by_linker.or_else(|| std::fs::read_link("/proc/self/exe").ok())?;
+            Some(MainProgram { start: symbols.start()? as u64, symbols, file })
         });
         // A concurrent second caller leaks its own copy; no thread waits.
         let own = Box::into_raw(Box::new(found));
@@ -138,7 +138,8 @@ pub fn is_own_code(object: &NativeObject, pc: u64) -> bool {
 /// Keeps our code loaded for the life of the process: a signal may arrive after the library was closed. True once it
 /// cannot be unloaded.
 pub fn pin_library() -> bool {
-    let Some(info) = dladdr(pin_library as *const c_void) else { return false };
+    // In a static program of musl, `dladdr` finds nothing, and all code is of the program.
+    let Some(info) = dladdr(pin_library as *const c_void) else { return linker_address() == 0 };
     // SAFETY: the path is the linker's; RTLD_NOLOAD loads nothing, RTLD_NODELETE only marks the loaded object.
     let handle = unsafe { libc::dlopen(info.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
     // The main program has no path to find it by; it is never unloaded.
@@ -187,6 +188,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_feature = "crt-static", ignore = "a static program has no libraries")]
     fn a_symbol_of_the_program_is_the_same_with_and_without_the_linker() {
         let pc = native_object as *const () as u64;
         let object = native_object(pc, 0).expect("the program contains it");
@@ -196,6 +198,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_feature = "crt-static", ignore = "a static program has no libraries")]
     fn the_size_of_an_exported_function_is_known_at_its_begin_only() {
         let function = libc::qsort as *const () as usize;
         assert!(exported_function_bytes(function).is_some_and(|bytes| (4..4096).contains(&bytes)));
@@ -203,6 +206,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_feature = "crt-static", ignore = "a static program has no libraries")]
     fn an_exported_function_of_the_c_library_is_found_by_its_address() {
         let pc = libc::getenv as *const () as u64;
         let object = native_object(pc, 0).expect("libc is loaded");

@@ -132,7 +132,7 @@ pub fn refresh_objects(tail: u64, next_position: &dyn Fn() -> u64) -> bool {
         if has_changed {
             let Some((counts, objects)) = history.list() else { return false };
             history.lifetimes.retain(|lifetime| lifetime.positions.end > tail);
-            history.note(counts, objects, next_position(), interpreter());
+            history.note(counts, objects, next_position(), linker_address());
         }
         history.head = head;
         has_changed
@@ -236,7 +236,7 @@ impl ObjectHistory {
 }
 
 /// Load address of the dynamic linker; 0 in a static program.
-fn interpreter() -> u64 {
+pub(super) fn linker_address() -> u64 {
     // SAFETY: getauxval reads the auxiliary vector; returns 0 for missing entries.
     unsafe { libc::getauxval(libc::AT_BASE) }
 }
@@ -383,6 +383,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_feature = "crt-static", ignore = "a static program has no libraries")]
     fn the_objects_are_those_that_the_linker_reports() {
         let listed = ObjectHistory { counts: None, lifetimes: Vec::new(), head: 0 }.list().expect("a listing").1;
         assert!(listed[0].is_program && listed[0].path == std::env::current_exe().unwrap());

@@ -76,6 +76,7 @@ mod tests {
     use crate::symbols::object_file::ObjectFile;
 
     #[test]
+    #[cfg_attr(target_feature = "crt-static", ignore = "a static program has no libraries")]
     fn addresses_of_the_file_and_of_a_process_have_the_symbol_of_their_function() {
         let pc = libc::pthread_join as *const () as u64;
         let object = native_object(pc, 0).expect("libc is loaded").object(pc);

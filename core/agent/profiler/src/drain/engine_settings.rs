@@ -200,6 +200,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_feature = "crt-static", ignore = "a static program has no libraries")]
     fn native_code_has_the_name_of_its_exported_symbol() {
         let mut symbols = ProcessSymbols::default();
         let pc = libc::getenv as *const () as u64;

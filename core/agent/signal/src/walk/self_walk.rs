@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
     fn a_wait_that_a_request_interrupts_takes_its_time() {
         crate::clock::restart::set_may_resume(true);
         let (_requester, index) = pending_request();

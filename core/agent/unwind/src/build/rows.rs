@@ -214,6 +214,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_env = "musl", ignore = "the C library has no unwind information")]
     fn the_c_library_has_a_rule_at_each_of_its_functions() {
         let (information, code) = of_the_c_library(usize::MAX);
         let mut numbers = RuleNumbers::default();
