@@ -15,8 +15,8 @@ import java.util.concurrent.locks.LockSupport;
 
 /**
  * Six phases of {@code PHASE_MS} of CPU time, each under a label and in a span whose id is the number of the phase. Prints
- * {@code phase NUMBER NS} with the kernel's CPU time of the thread in each (schedstat), then {@code stats JSON}. With
- * {@code SECTIONS}, three threads work in short phases instead. The settings are environment variables.
+ * {@code phase NUMBER LEAST MOST}, the kernel's CPU time of the thread (schedstat, ns) within the label and around the span, then
+ * {@code stats JSON}. With {@code SECTIONS}, three threads work in short phases instead. The settings are environment variables.
  */
 public final class Phases {
     private static final long PHASE_NS = Long.parseLong(System.getenv("PHASE_MS")) * 1_000_000;
@@ -81,7 +81,7 @@ public final class Phases {
                         used[index] += clock() - before;
                     }
                 }
-                System.out.printf("phase %d %d%nphase %d %d%n", number, used[0], number + 1, used[1]);
+                System.out.printf("phase %1$d %2$d %2$d%nphase %3$d %4$d %4$d%n", number, used[0], number + 1, used[1]);
             } catch (Exception error) {
                 throw new IllegalStateException(error);
             }
@@ -129,7 +129,9 @@ public final class Phases {
             sections();
         }
         for (int number = 1; number <= 6 && !inSections; number++) {
-            System.out.println("phase " + number + " " + phase(number, () -> ranIn(PHASE_NS)));
+            long before = ran();
+            long least = phase(number, () -> ranIn(PHASE_NS));
+            System.out.println("phase " + number + " " + least + " " + (ran() - before));
             Thread.sleep(20);
         }
         StringJoiner json = new StringJoiner(",", "stats {", "}");

@@ -1,9 +1,10 @@
 """CPU time of labelled phases by the kernel beside the profile's, beside processes that occupy the processors. Runs each program of
 `PROGRAMS` (JSON: language to command) with each set of profiles, clock, rate and kind of contention, and prints a table.
 
-A cell passes if each phase agrees with the kernel within three standard errors by its label and by its span, the ticks that were
-due were taken, and no time is `[signal_blocked]`. A cell that fails runs again up to `ATTEMPTS` times in all. In `sections` the phases
-are short and repeated, some in step with the kernel's tick. Arguments: expressions that occur in the name of each cell."""
+A cell passes if each phase agrees with the kernel within three standard errors by its label and by its span (they begin and end
+between two readings, each of which takes CPU time), the ticks that were due were taken, and no time is `[signal_blocked]`. A cell that
+fails runs again up to `ATTEMPTS` times in all. In `sections` the phases are short and repeated, some in step with the kernel's tick.
+Arguments: expressions that occur in the name of each cell."""
 
 import contextlib
 import json
@@ -29,8 +30,6 @@ TICK = 1 / 250
 #: A tick belongs to the phase in which it comes: two ends of a phase, each uniform over about an interval. Intervals are
 #: uniform in 0.5 to 1.5 periods.
 PERIODS_OF_ERROR = 0.6 * 2**0.5
-#: The kernel is read within the label, which takes CPU time, too.
-OF_READING = 0.02
 #: Number of ticks that use one drawn interval: their count varies more than that of independent ones.
 BATCH = {"auto": {100: 8}, "perf": {100: 8, 1000: 64}, "thread_timer": {100: 1, 1000: 1}}
 #: Standard deviation of an interval, in periods.
@@ -100,8 +99,8 @@ def run(words, prefix, settings, directory):
                SPANPROF_CPU_BUDGET="0", SPANPROF_STOP_TIMEOUT="60s", **settings)
     ended = subprocess.run([*prefix, *words], env=env, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    lines = [line.split(" ", 2) for line in ended.stdout.splitlines()]
-    kernel = {line[1]: int(line[2]) for line in lines if line[0] == "phase"}
+    lines = [line.split(" ", 3) for line in ended.stdout.splitlines()]
+    kernel = {line[1]: (int(line[2]), int(line[3])) for line in lines if line[0] == "phase"}
     stats = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("stats "))[6:])
     return kernel, stats
 
@@ -110,15 +109,15 @@ def check(kernel, phases, blocked, stats, clock, rate):
     """The failures of a cell, its ticks, and the largest difference in standard errors."""
     failures, worst = [], 0.0
     period_ns = 1e9 * max(1 / rate, TICK if clock == "thread_timer" else 0)
-    for phase, truth in kernel.items():
+    for phase, (least, most) in kernel.items():
         # Each sample falls into a short section by chance.
-        chance = (period_ns * truth) ** 0.5 if clock == "auto" else PERIODS_OF_ERROR * period_ns
-        error = chance + OF_READING / 3 * truth
+        error = (period_ns * most) ** 0.5 if clock == "auto" else PERIODS_OF_ERROR * period_ns
         for name, times in phases.items():
-            difference = times.get(phase, 0) - truth
-            worst = max(worst, abs(difference) / error)
-            if abs(difference) > 3 * error:
-                failures.append(f"{name} {phase} {truth / 1e6:.0f} -> {times.get(phase, 0) / 1e6:.0f} ms")
+            spent = times.get(phase, 0)
+            difference = max(least - spent, spent - most, 0)
+            worst = max(worst, difference / error)
+            if difference > 3 * error:
+                failures.append(f"{name} {phase} {least / 1e6:.0f} to {most / 1e6:.0f} -> {spent / 1e6:.0f} ms")
     name = clock.replace("auto", "perf")
     taken, due = stats[f"clock.ticks.{name}"], stats[f"clock.ticks_due.{name}"]
     used_ns = stats["cost.process_cpu_ns"] - stats["cost.own_cpu_ns"]

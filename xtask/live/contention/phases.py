@@ -1,5 +1,5 @@
-"""Six phases of `PHASE_MS` of CPU time, each under a label and in a span whose id is the number of the phase. Prints `phase NUMBER NS`
-with the kernel's CPU time of the thread in each (schedstat), then `stats JSON`. The settings are environment variables."""
+"""Six phases of `PHASE_MS` of CPU time, each under a label and in a span whose id is the number of the phase. Prints `phase NUMBER
+LEAST MOST`, the kernel's CPU time of the thread (schedstat, ns) within the label and around the span, then `stats JSON`. The settings are environment variables."""
 
 import json
 import os
@@ -28,19 +28,21 @@ def burn(ns):
 
 
 def phase(number, ns):
-    """Burns CPU time under the label and in the span of a phase; returns the kernel's CPU time of it."""
+    """Burns CPU time under the label and in the span of a phase; returns the kernel's CPU time within and around them."""
+    began = ran_ns()
     span = trace.NonRecordingSpan(trace.SpanContext(number, number, is_remote=False))
     with trace.use_span(span), spanprof.tag_wrapper({"phase": str(number)}):
         before = ran_ns()
         burn(ns)
-        return ran_ns() - before
+        least = ran_ns() - before
+    return least, ran_ns() - began
 
 
 spanprof.start()
 # Loads what scopes and spans need, outside of the phases.
 phase(99, 1_000_000)
 for number in range(1, 7):
-    print(f"phase {number} {phase(number, PHASE_NS)}", flush=True)
+    print("phase", number, *phase(number, PHASE_NS), flush=True)
     time.sleep(0.02)
 print("stats", json.dumps(spanprof.stats()), flush=True)
 spanprof.stop()

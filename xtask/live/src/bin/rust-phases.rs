@@ -1,6 +1,6 @@
 //! Six phases of `PHASE_MS` of CPU time, each under a label and in a span whose id is the number of the phase. Prints `phase
-//! NUMBER NS` with the kernel's CPU time of the thread in each (schedstat), then `stats JSON`. With `SECTIONS`, three threads work in short
-//! phases instead. The settings are environment variables.
+//! NUMBER LEAST MOST`, the kernel's CPU time of the thread (schedstat, ns) within the label and around the span, then `stats JSON`. With
+//! `SECTIONS`, three threads work in short phases instead. The settings are environment variables.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -68,7 +68,7 @@ fn turns(phases: [(u32, u64); 2], ns: u64, mut wait: impl FnMut()) {
         }
         wait();
     }
-    phases.iter().zip(used).for_each(|((number, _), used)| println!("phase {number} {used}"));
+    phases.iter().zip(used).for_each(|((number, _), used)| println!("phase {number} {used} {used}"));
 }
 
 /// Threads that wake up by a timer, in step with the kernel's tick; by another thread; and never.
@@ -95,7 +95,9 @@ fn run() -> Result<(), spanprof::Error> {
         sections(20 * phase_ms * 1_000_000);
     } else {
         for number in 1..=6 {
-            println!("phase {number} {}", phase(number, || ran_in(phase_ms * 1_000_000)));
+            let before_ns = ran_ns();
+            let least_ns = phase(number, || ran_in(phase_ms * 1_000_000));
+            println!("phase {number} {least_ns} {}", ran_ns() - before_ns);
             std::thread::sleep(Duration::from_millis(20));
         }
     }

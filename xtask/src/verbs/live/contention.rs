@@ -82,7 +82,8 @@ fn run_cells(release: bool, phase_ms: u32, attempts: u32, words: &[impl AsRef<Os
         ],
         "rust": [text(artifact::for_tests()?.join("rust-phases"))],
     });
-    ProcessStep::new("live contention", venv.python())
+    let mut failed = Vec::new();
+    let outcome = ProcessStep::new("live contention", venv.python())
         .arg(source("contention.py"))
         .args(words.iter().map(AsRef::as_ref))
         .env("PROGRAMS", programs.to_string())
@@ -90,5 +91,6 @@ fn run_cells(release: bool, phase_ms: u32, attempts: u32, words: &[impl AsRef<Os
         .env("ATTEMPTS", attempts.to_string())
         .env("NODE_PATH", modules)
         .time_limit(LIMIT)
-        .run()
+        .run_with_lines(|line| failed.extend(line.contains("FAILED").then(|| line.to_owned())));
+    outcome.map_err(|failure| failure.with_failed_tests(&failed))
 }
