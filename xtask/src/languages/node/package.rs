@@ -175,20 +175,18 @@ fn add_repository(members: &mut Map<String, Value>, repository: &str) {
 pub fn from_source() -> StepResult {
     let directory = scratch::empty("addon-from-source")?;
     scratch::write(&directory.join("package.json"), "{\"private\": true}\n")?;
-    runtimes::npm("npm install ./bindings-node")
+    artifact::outside_the_workspace(runtimes::npm("npm install ./bindings-node"))
         .arg("install")
         .arg(workspace::root().join("bindings-node"))
         .env("SPANPROF_CARGO_PROFILE", "dev")
-        .env("CARGO_TARGET_DIR", workspace::target())
         .in_directory(&directory)
         .run()?;
     run_once(&[runtimes::preferred()?], &directory)?;
     let packed = scratch::empty("addon-packed-from-source")?;
-    runtimes::npm("npm pack, in bindings-node")
+    artifact::outside_the_workspace(runtimes::npm("npm pack, in bindings-node"))
         .args(["pack", "--silent", "--pack-destination"])
         .arg(&packed)
         .env("SPANPROF_CARGO_PROFILE", "dev")
-        .env("CARGO_TARGET_DIR", workspace::target())
         .in_directory(&workspace::root().join("bindings-node"))
         .run()?;
     first_run(&[runtimes::preferred()?], &packed.join(format!("spanprof-{VERSION}.tgz")))
