@@ -24,7 +24,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spanprof_signal::{Memory, RawFrame, RawStack};
-use spanprof_unwind::{Walk, WalkEnd};
+use spanprof_unwind::{return_address, Walk, WalkEnd};
 
 use super::frameless::{call_before, frameless_return_offset, sets_up_frame, CallTarget};
 use super::js_thread::{contains, BuiltinRanges};
@@ -145,8 +145,9 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
         self.is_hidden_builtin(pc) || self.is_interpreter(pc)
     }
 
-    /// Maps an address in remapped builtins to the program's own embedded builtins.
+    /// Without authentication code; an address in remapped builtins as that in the program's own embedded builtins.
     pub fn canonical(&self, pc: usize) -> usize {
+        let pc = return_address(pc as u64) as usize;
         self.tables.builtin_ranges.builtins.canonical_address(pc, self.tables.remapped_builtins)
     }
 

@@ -4,7 +4,7 @@
 use core::ops::Range;
 
 use spanprof_signal::{Memory, RawFrame, RawStack};
-use spanprof_unwind::{Registers, UnwindTables, Walk, WalkEnd};
+use spanprof_unwind::{return_address, Registers, UnwindTables, Walk, WalkEnd};
 
 /// Maximum distance between two frame pointers.
 pub const MAX_FRAME_BYTES: usize = 4 << 20;
@@ -80,7 +80,7 @@ fn walk_native_frame_pointers(memory: &impl Memory, registers: &StackRegisters, 
         if return_to <= PAGE {
             break;
         }
-        has_capacity = stack.push(RawFrame::native((return_to as u64).wrapping_sub(1)));
+        has_capacity = stack.push(RawFrame::native(return_address(return_to as u64).wrapping_sub(1)));
         (low, fp) = (fp.wrapping_add(16), next);
     }
 }

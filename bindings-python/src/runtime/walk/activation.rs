@@ -116,7 +116,7 @@ impl<'a> InterruptedRegisters<'a> {
         #[cfg(target_arch = "aarch64")]
         return {
             let _ = memory;
-            Some(self.context.uc_mcontext.regs[30])
+            Some(spanprof_unwind::return_address(self.context.uc_mcontext.regs[30]))
         };
     }
 

@@ -28,7 +28,7 @@ pub use end::WalkEnd;
 #[cfg(any(test, feature = "testing"))]
 pub use foreign_table_testing::walks_by_table_of;
 use snapshot::Snapshot;
-pub use walk::{is_indirect_call, NativeFrame, Registers, Walk};
+pub use walk::{is_indirect_call, return_address, NativeFrame, Registers, Walk};
 
 static SNAPSHOT: Published<Snapshot> = Published::new();
 

@@ -17,12 +17,23 @@ const ARM64_PACKAGES: [&str; 3] = ["python3", "libstdc++6", "openjdk-17-jre-head
 /// The emulator.
 const QEMU: &str = "qemu-aarch64-static";
 
+/// Tests that read memory of the process by `process_vm_readv`, which the emulator does not know, or are delivered a signal at once.
+const NOT_EMULATED: [&str; 6] = [
+    "the_program_and_the_c_library_have_unwind_information",
+    "changed_unwind_information_makes_no_panic_and_takes_bounded_time",
+    "the_c_library_has_a_rule_at_each_of_its_functions",
+    "a_pc_at_or_after_the_syscall_instruction_is_inside_a_system_call",
+    "a_copy_by_words_equals_the_copy_of_the_process",
+    "the_requested_thread_responds_with_clock_signals_blocked_and_its_errno_preserved",
+];
+
 /// A first program: its name, and its function.
 type Cell = (&'static str, fn() -> StepResult);
 
 /// Every first program.
-const CELLS: [Cell; 5] = [
+const CELLS: [Cell; 6] = [
     ("rust-musl", rust_on_musl),
+    ("rust-arm64", rust_on_arm64),
     ("node-musl", node_on_alpine),
     ("python-arm64", python_on_arm64),
     ("node-arm64", node_on_arm64),
@@ -46,10 +57,7 @@ pub fn run(arguments: &LiveArguments) -> StepResult {
 fn rust_on_musl() -> StepResult {
     let triple = Target::X64Musl.triple();
     let crates = ["signal", "unwind", "os", "profile", "aggregate", "config", "export", "profiler"];
-    artifact::cargo_with_zig("unit tests with musl", Target::X64Musl)?
-        .args(["test", "--locked", "--lib", "--target", &triple])
-        .args(crates.iter().flat_map(|name| ["-p".to_owned(), format!("spanprof-{name}")]))
-        .run()?;
+    unit_tests(Target::X64Musl, &crates)?.run()?;
     artifact::cargo_with_zig("build a program with musl", Target::X64Musl)?
         .args(["zigbuild", "--locked", "--target", &triple, "-p", "spanprof-live", "--bin", "rust-phases"])
         .run()?;
@@ -59,6 +67,23 @@ fn rust_on_musl() -> StepResult {
         .env("SPANPROF_FILE_DIRECTORY", &profiles)
         .run()?;
     shows_function(&profiles, "rust_phases::run")
+}
+
+/// The unit tests without those of clocks and of threads of the kernel, which emulation changes.
+fn rust_on_arm64() -> StepResult {
+    let root = arm64()?;
+    unit_tests(Target::Arm64, &["signal", "unwind", "profile", "aggregate", "config"])?
+        .arg("--")
+        .args(NOT_EMULATED.iter().flat_map(|test| ["--skip", test]))
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{QEMU} -L {}", root.display()))
+        .run()
+}
+
+/// `cargo test` of crates for a platform.
+fn unit_tests(target: Target, crates: &[&str]) -> StepResult<ProcessStep> {
+    Ok(artifact::cargo_with_zig(format!("unit tests for {}", target.triple()), target)?
+        .args(["test", "--locked", "--lib", "--target", &target.triple()])
+        .args(crates.iter().flat_map(|name| ["-p".to_owned(), format!("spanprof-{name}")])))
 }
 
 fn node_on_alpine() -> StepResult {
