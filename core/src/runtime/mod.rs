@@ -184,9 +184,18 @@ fn is_of_lock(frame: &Frame) -> bool {
 fn is_between_program_and_allocator(frame: &Frame) -> bool {
     let name = frame.function.trim_start_matches('<');
     let last = name.rsplit("::").next().unwrap_or_default();
+    let implements = trait_of_library(&frame.function).unwrap_or_default();
+    let is_in = |path: &str| name.starts_with(path) || implements.starts_with(path);
     frame.file.ends_with(allocator_hook::ALLOCATOR_HOOK_FILE)
         || ENTRY_POINTS.iter().any(|prefix| last.starts_with(prefix))
-        || STANDARD_CONTAINERS.iter().any(|(path, file)| name.starts_with(path) || frame.file.contains(file))
+        || STANDARD_CONTAINERS.iter().any(|(path, file)| is_in(path) || frame.file.contains(file))
+}
+
+/// The trait of `<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem`, if its crate has the implementation: for types of the
+/// language, which have no path, and for its private traits.
+fn trait_of_library(function: &str) -> Option<&str> {
+    let (implementing, implemented) = function.strip_prefix('<')?.split_once(" as ")?;
+    (!implementing.contains("::") || implemented.contains("::spec_")).then_some(implemented)
 }
 
 #[cfg(test)]
@@ -211,6 +220,10 @@ mod tests {
         assert!(is_hidden("__rustc::__rust_alloc_zeroed", "/service/src/main.rs"));
         assert!(is_hidden("__rust_realloc", "/service/src/main.rs"));
         assert!(is_hidden("alloc::vec::from_elem", ""));
+        assert!(is_hidden("<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", ""));
+        assert!(is_hidden("<shop::Order as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", ""));
+        assert!(!is_hidden("<shop::Order as core::clone::Clone>::clone", ""));
+        assert!(!is_hidden("<u8 as shop::Price>::price", ""));
         assert!(is_hidden("push<u64, alloc::alloc::Global>", &library("alloc/src/vec/mod.rs")));
         assert!(is_hidden("write_fmt", &library("core/src/fmt/mod.rs")));
         assert!(is_hidden("<u64 as core::fmt::Display>::fmt", &library("core/src/fmt/num.rs")));
