@@ -82,7 +82,7 @@ fn environment(python: &Python, wheel: &Path) -> StepResult<Venv> {
 /// Runs the Python suite, or a part of it.
 fn pytest(venv: &Venv, python: &Python, selection: &[String], tally: &mut Tally) -> StepResult {
     let name = format!("tests on Python {}", python.full());
-    with_second_attempt(venv, &name, &[], selection, 30, tally)
+    with_second_attempt(venv, &name, &[], selection, 45, tally)
 }
 
 /// Runs pytest with `options` on the tests that `selection` selects, and what failed once more.
