@@ -72,16 +72,22 @@ public final class Phases {
     private static Thread turns(int number, long us, long otherUs, Wait wait) {
         Thread thread = new Thread(() -> {
             try {
-                long[] used = new long[2];
+                long[] least = new long[2];
+                long[] most = new long[2];
                 for (long end = clock() + 20 * PHASE_NS; clock() < end; wait.run()) {
                     for (int index = 0; index < 2; index++) {
                         long before = clock();
                         long ns = 1_000 * (index == 0 ? us : otherUs);
-                        phase(number + index, () -> burn(ns));
-                        used[index] += clock() - before;
+                        least[index] += phase(number + index, () -> {
+                            long begun = clock();
+                            BLACK_HOLE.set(burn(ns));
+                            return clock() - begun;
+                        });
+                        most[index] += clock() - before;
                     }
                 }
-                System.out.printf("phase %1$d %2$d %2$d%nphase %3$d %4$d %4$d%n", number, used[0], number + 1, used[1]);
+                System.out.printf("phase %d %d %d%n", number, least[0], most[0]);
+                System.out.printf("phase %d %d %d%n", number + 1, least[1], most[1]);
             } catch (Exception error) {
                 throw new IllegalStateException(error);
             }
