@@ -423,8 +423,8 @@ mod tests {
     #[cfg(target_arch = "aarch64")]
     fn a_return_address_has_no_authentication_code() {
         let here = return_address as *const () as u64;
-        let mut signed = here;
         for modifier in 0..16u64 {
+            let signed: u64;
             // SAFETY: `paciasp`'s kind with another modifier (`pacia1716`): changes x17 only; ignored without authentication.
             unsafe { asm!("hint #8", inout("x17") here => signed, in("x16") modifier) };
             assert_eq!(return_address(signed), here, "{signed:x}");

@@ -59,20 +59,16 @@ fn phase(number: u32, work: impl FnOnce() -> u64) -> u64 {
 
 /// Works in phases of the given µs in turn and waits after each turn, until the thread has used `ns`.
 fn turns(phases: [(u32, u64); 2], ns: u64, mut wait: impl FnMut()) {
-    let elapsed_ns = |work: &mut dyn FnMut()| {
-        let before_ns = current_thread_cpu_ns();
-        work();
-        current_thread_cpu_ns() - before_ns
-    };
     let (end, mut used) = (current_thread_cpu_ns() + ns, [[0; 2]; 2]);
     while current_thread_cpu_ns() < end {
         for ([least, most], (number, us)) in used.iter_mut().zip(phases) {
-            let burns = || {
-                elapsed_ns(&mut || {
-                    black_box(burn(us * 1_000));
-                })
-            };
-            *most += elapsed_ns(&mut || *least += phase(number, burns));
+            let before_ns = current_thread_cpu_ns();
+            *least += phase(number, || {
+                let begun_ns = current_thread_cpu_ns();
+                black_box(burn(us * 1_000));
+                current_thread_cpu_ns() - begun_ns
+            });
+            *most += current_thread_cpu_ns() - before_ns;
         }
         wait();
     }

@@ -1,5 +1,6 @@
 //! First programs of each language on other platforms, and the unit tests in Rust: musl natively, other languages in the root of Alpine
-//! Linux; arm64 in emulation (qemu-user) with the programs of Debian. The libraries are those of the dev profile. Nothing is installed on the machine.
+//! Linux; arm64 in emulation (qemu-user) with the programs of Debian. The libraries are those of the dev profile. Nothing is installed on
+//! the machine.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ const ARM64_PACKAGES: [&str; 3] = ["python3", "libstdc++6", "openjdk-17-jre-head
 /// The emulator.
 const QEMU: &str = "qemu-aarch64-static";
 
-/// Tests that read memory of the process by `process_vm_readv`, which the emulator does not know, or are delivered a signal at once.
+/// Tests that read memory by `process_vm_readv`, which the emulator does not know, or expect a signal before the call that sends it ends.
 const NOT_EMULATED: [&str; 6] = [
     "the_program_and_the_c_library_have_unwind_information",
     "changed_unwind_information_makes_no_panic_and_takes_bounded_time",

@@ -165,8 +165,8 @@ pub(crate) fn probe(signal: libc::c_int) -> Result<(), String> {
     })
 }
 
-/// Whether the handler restarts a system call that a signal at the overflow interrupted. In musl the number of the call is in no
-/// register any more (`src/thread/x86_64/syscall_cp.s`, 1.1.2–1.2.5).
+/// Whether the handler restarts a system call that a signal at the overflow interrupted. In musl the number of a call that
+/// can be canceled is in none of its registers (`src/thread/x86_64/syscall_cp.s`, 1.1.2–1.2.5).
 pub(crate) const fn restarts_calls() -> bool {
     cfg!(all(target_arch = "x86_64", target_env = "gnu"))
 }
