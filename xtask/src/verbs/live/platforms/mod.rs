@@ -1,0 +1,86 @@
+//! First programs of each language on other platforms, and the unit tests in Rust: musl natively, other languages in the root of Alpine
+//! Linux; arm64 in emulation (qemu-user) with the programs of Debian. The libraries are those of the dev profile. Nothing is installed on
+//! the machine.
+
+mod arm64;
+mod musl;
+
+use std::path::{Path, PathBuf};
+
+use crate::arguments::LiveArguments;
+use crate::artifact::{self, copy};
+use crate::interpreters;
+use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
+use crate::target::Target;
+use crate::{git, workspace};
+
+/// A first program: its name, and its function.
+type Cell = (&'static str, fn() -> StepResult);
+
+/// Every first program.
+const CELLS: [Cell; 6] = [
+    ("rust-musl", musl::rust),
+    ("rust-arm64", arm64::rust),
+    ("node-musl", musl::node),
+    ("python-arm64", arm64::python),
+    ("node-arm64", arm64::node),
+    ("java-arm64", arm64::java),
+];
+
+pub fn run(arguments: &LiveArguments) -> StepResult {
+    let is_chosen = |name: &str| arguments.cell.is_empty() || arguments.cell.iter().any(|cell| cell == name);
+    let mut failed = Vec::new();
+    for (name, program) in CELLS.iter().filter(|(name, _)| is_chosen(name)) {
+        println!("── platforms {name}");
+        if let Err(failure) = program() {
+            eprintln!("platforms {name}: {failure}");
+            failed.push(*name);
+        }
+    }
+    all_passed("platforms", &failed)
+}
+
+/// `cargo test` of crates for a platform.
+fn unit_tests(target: Target, crates: &[&str]) -> StepResult<ProcessStep> {
+    Ok(artifact::cargo_with_zig(format!("unit tests for {}", target.triple()), target)?
+        .args(["test", "--locked", "--lib", "--target", &target.triple()])
+        .args(crates.iter().flat_map(|name| ["-p".to_owned(), format!("spanprof-{name}")])))
+}
+
+/// The profiles of the program that imports the package.
+fn profiles_in(directory: &Path) -> StepResult<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut profiles =
+        entries.filter(|path| path.to_string_lossy().contains("/profiles-v") && !path.to_string_lossy().contains("--"));
+    profiles.next().ok_or_else(|| StepFailure::new("find the profiles", format!("none in {}", directory.display())))
+}
+
+/// A directory with `first_run.mjs`, and as npm installs them the package and that of the platform.
+fn node_directory(directory: &Path, target: Target) -> StepResult<PathBuf> {
+    let _ = std::fs::remove_dir_all(directory);
+    let modules = directory.join("node_modules");
+    let library = artifact::dev_library("spanprof-node", target)?;
+    copy(&library, &modules.join(target.npm_package()).join("spanprof.node"))?;
+    for part in ["lib/", "package.json"] {
+        git::copy(&format!("bindings-node/{part}"), &modules.join("spanprof").join(part))?;
+    }
+    copy(&workspace::root().join("xtask/addon/first_run.mjs"), &directory.join("first_run.mjs"))?;
+    Ok(directory.to_owned())
+}
+
+/// Fails unless the profiles in a directory have CPU time of a function.
+fn shows_function(directory: &Path, function: &str) -> StepResult {
+    let table = ProcessStep::new("read the profiles", artifact::command_line()?)
+        .args(["top", "--limit", "0", "--type", "cpu"])
+        .arg(directory)
+        .capture()?;
+    match table.contains(function) {
+        true => Ok(()),
+        false => Err(StepFailure::new("read the profiles", format!("expected `{function}`, got:\n{table}"))),
+    }
+}
+
+fn script(name: &str, file: &str) -> ProcessStep {
+    let python = interpreters::preferred().map_or_else(|_| "python3".into(), |python| python.program);
+    ProcessStep::new(name, "bash").arg(format!("xtask/live/platforms/{file}")).arg(python)
+}

@@ -1,0 +1,45 @@
+//! musl natively: unit tests of Rust on this machine, other languages in the root of Alpine Linux.
+
+use std::path::PathBuf;
+
+use super::{node_directory, profiles_in, script, shows_function, unit_tests};
+use crate::artifact;
+use crate::proc_mount::ProcMount;
+use crate::step::{ProcessStep, StepResult};
+use crate::target::Target;
+use crate::{scratch, workspace};
+
+/// The unit tests of the crates in a service, and a static program, as `cargo build` makes it for musl.
+pub fn rust() -> StepResult {
+    let triple = Target::X64Musl.triple();
+    let crates = ["signal", "unwind", "os", "profile", "aggregate", "config", "export", "profiler"];
+    unit_tests(Target::X64Musl, &crates)?.run()?;
+    artifact::cargo_with_zig("build a program with musl", Target::X64Musl)?
+        .args(["zigbuild", "--locked", "--target", &triple, "-p", "spanprof-live", "--bin", "rust-phases"])
+        .run()?;
+    let profiles = scratch::empty("platforms/rust-musl/out")?;
+    ProcessStep::new("a program with musl", workspace::target().join(triple).join("debug/rust-phases"))
+        .env("PHASE_MS", "250")
+        .env("SPANPROF_FILE_DIRECTORY", &profiles)
+        .run()?;
+    shows_function(&profiles, "rust_phases::run")
+}
+
+pub fn node() -> StepResult {
+    let (root, _mount) = alpine()?;
+    let directory = node_directory(&root.join("first-run"), Target::X64Musl)?;
+    ProcessStep::new("first run of Node.js on Alpine", "chroot")
+        .arg(&root)
+        .args(["/bin/sh", "-c", "cd /first-run && exec /opt/node/bin/node first_run.mjs"])
+        .run()?;
+    shows_function(&profiles_in(&directory)?, "anonymous")
+}
+
+/// The root of Alpine, with /proc while the second value lives.
+fn alpine() -> StepResult<(PathBuf, ProcMount)> {
+    let root = workspace::target().join("live/alpine");
+    script("fetch Alpine", "alpine.sh").arg(&root).run()?;
+    script("fetch Node.js for Alpine", "node.sh").arg(&root).arg("musllinux_1_2_x86_64").run()?;
+    let mount = ProcMount::below(&root)?;
+    Ok((root, mount))
+}
