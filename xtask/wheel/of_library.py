@@ -1,6 +1,6 @@
-"""Makes a wheel for this machine from a library that cargo built, and prints its path: maturin would compile with other features.
+"""Makes a wheel from a library that cargo built, and prints its path: maturin would compile with other features.
 
-Arguments: library, version, directory of the wheel.
+Arguments: library, version, directory of the wheel, its platform (by default that of this machine).
 """
 
 import os
@@ -20,8 +20,9 @@ def python_files():
 
 
 def main():
-    library, version, directory = sys.argv[1:]
-    tag = "cp39-abi3-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    library, version, directory, *platforms = sys.argv[1:]
+    [platform] = platforms or [sysconfig.get_platform().replace("-", "_").replace(".", "_")]
+    tag = f"cp39-abi3-{platform}"
     made = os.path.join(directory, f"spanprof-{version}-{tag}.whl")
     info = f"spanprof-{version}.dist-info"
     with open(library, "rb") as file:

@@ -1,10 +1,12 @@
 # docker build -f java.Dockerfile -t checkout:1 PROGRAM
 # The context is the directory of the program, with the JAR of `cargo xtask jar` beside it. The program needs no change.
-#
-# Checked on x86-64 with glibc. A JAR without the library of the image's platform reports that in one line, and the program runs.
-FROM eclipse-temurin:21-jre
+# A JAR without the library of the image's platform reports that in one line, and the program runs.
+# Alpine, not tested: --build-arg BASE=eclipse-temurin:21-jre-alpine --build-arg JAR=spanprof-*-musl.jar
+ARG BASE=eclipse-temurin:21-jre
+FROM ${BASE}
+ARG JAR=spanprof-*[0-9].jar
 WORKDIR /srv/app
-COPY spanprof-*[0-9].jar spanprof.jar
+COPY ${JAR} spanprof.jar
 # The native library beside the JAR is loaded from there. Otherwise each start unpacks it into a temporary directory that must
 # allow execution: neither /dev/shm nor `--tmpfs /tmp` of Docker does.
 RUN java -cp spanprof.jar io.spanprof.Unpack .

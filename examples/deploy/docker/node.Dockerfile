@@ -1,8 +1,9 @@
 # docker build -f node.Dockerfile -t checkout:1 ../../node-express
-# The context is the directory of the program, with the packages of `cargo xtask addon` beside it.
-#
-# Checked on x86-64 with glibc. For Alpine, copy the package of `cargo xtask addon --target x86_64-unknown-linux-musl` instead.
-FROM node:24-slim
+# The context is the directory of the program, with the package spanprof and that of the image's platform beside it:
+# `cargo xtask addon`, with --target for another platform.
+# Alpine: --build-arg BASE=node:24-alpine
+ARG BASE=node:24-slim
+FROM ${BASE}
 WORKDIR /srv/app
 COPY package.json spanprof-*.tgz ./
 RUN npm install --omit=dev --no-audit --no-fund ./spanprof-*.tgz

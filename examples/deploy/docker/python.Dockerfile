@@ -1,11 +1,11 @@
 # docker build -f python.Dockerfile -t checkout:1 ../../python-fastapi
-# The context is the directory of the program, with the wheel of `cargo xtask wheel` beside it.
-#
-# Checked on x86-64 with glibc. On Alpine pip takes the musllinux wheel if it is there, else the one without native code.
-FROM python:3.13-slim
+# The context is the directory of the program, with the wheel of `cargo xtask wheel` beside it, or all those of `cargo xtask dist`.
+# Alpine: --build-arg BASE=python:3.13-alpine
+ARG BASE=python:3.13-slim
+FROM ${BASE}
 WORKDIR /srv/app
 COPY requirements.txt spanprof-*.whl ./
-# pip chooses the wheel of this image if both are there.
+# pip chooses the wheel of this image's processor and C library.
 RUN pip install --no-cache-dir -r requirements.txt && pip install --no-cache-dir --no-index --find-links . spanprof
 COPY app.py ./
 ENV OTEL_SERVICE_NAME=checkout \

@@ -1,8 +1,12 @@
 # docker build -f rust.Dockerfile -t checkout:1 --build-context spanprof=../../.. ../../rust-axum
 # The context is the directory of the program, the second one a clone of spanprof, on which the program depends by `path = "../../core"`.
 #
-# Checked on x86-64 with glibc: the same Debian in both stages.
-FROM rust:1-slim-bookworm AS build
+# Alpine: --build-arg BUILD=rust:1-alpine --build-arg BASE=alpine:3.23
+ARG BUILD=rust:1-slim-bookworm
+ARG BASE=debian:bookworm-slim
+FROM ${BUILD} AS build
+# Alpine's image has no C compiler, which a dependency needs.
+RUN if command -v apk; then apk add --no-cache build-base; fi
 WORKDIR /src
 COPY --from=spanprof Cargo.toml ./
 COPY --from=spanprof core core
@@ -13,7 +17,7 @@ COPY src src
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/examples/checkout/target \
     cargo build --release && cp target/release/checkout /usr/local/bin/checkout
 
-FROM debian:bookworm-slim
+FROM ${BASE}
 # With its debug information, no `strip`: 59 MB instead of 10 MB, which are not loaded with the program. The profiler reads the parts of them
 # that a new address needs.
 COPY --from=build /usr/local/bin/checkout /usr/local/bin/checkout

@@ -26,6 +26,8 @@ DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "ur
 CONTROL_GROUPS = "/sys/fs/cgroup"
 #: The container's root is built here, in a file system of its mount namespace.
 WORK = "/mnt"
+#: Where a container with another root than this machine's has this machine's programs, and their loader.
+HOST, LOADER = "/.host", "/lib64/ld-linux-x86-64.so.2"
 MEBIBYTE = 1 << 20
 UNSHARED = ["--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
 
@@ -57,20 +59,21 @@ def folder(name):
     return path
 
 
-def copy_packages(pattern, context):
-    """Copies the packages that match, without those of other platforms than this machine's, into the context of an image."""
+def copy_packages(pattern, context, without="musl|arm64|aarch64"):
+    """Copies the packages that match, without those of other platforms, into the context of an image."""
     for file in glob.glob(os.path.join(os.environ["DEPLOY_PACKAGES"], f"spanprof-{pattern}")):
-        if not re.search("musl|arm64|aarch64", os.path.basename(file)):
+        if not re.search(without, os.path.basename(file)):
             shutil.copy(file, context)
 
 
 class Container:
-    """What a runtime knows of a container. `image` is the directory with the files of the image; `network`, if any, a process whose
-    network the container has; `hosts` are names of the loopback, `addresses` are those of other containers by name."""
+    """What a runtime knows of a container. `image` is the directory with the files of the image, `base` the root below them;
+    `network`, if any, a process whose network the container has; `hosts` are names of the loopback, `addresses` are those of other
+    containers by name."""
 
     def __init__(self, image, command, **settings):
         self.spec = {
-            "image": image, "command": command, "env": {}, "cwd": "/", "user": 0, "group": 0, "groups": [], "capabilities": [], "ambient": [],
+            "image": image, "base": "/", "command": command, "env": {}, "cwd": "/", "user": 0, "group": 0, "groups": [], "capabilities": [], "ambient": [],
             "seccomp": None, "no_new_privileges": False, "read_only": False, "mounts": [], "tmpfs": {}, "shm": 64 * MEBIBYTE,
             "memory": None, "hosts": [], "hostname": "container", "changes_image": False, "network": None, "addresses": {},
         }
@@ -216,7 +219,7 @@ def enter(spec):
         os.mkdir(inner)
         # A copy: overlayfs refuses a lower directory inside another one, which / is.
         subprocess.run(["cp", "-a", spec["image"], upper], check=True)
-    mount("-t", "overlay", "overlay", "-o", f"lowerdir=/,upperdir={upper},workdir={inner}", root)
+    mount("-t", "overlay", "overlay", "-o", f"lowerdir={spec['base']},upperdir={upper},workdir={inner}", root)
     mount("-t", "proc", "proc", f"{root}/proc")
     mount("--rbind", "/sys", f"{root}/sys")
     mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", f"{root}/dev")
@@ -248,6 +251,10 @@ def enter(spec):
         mount("--bind", source, target)
         if not writable:
             mount("-o", "remount,bind,ro", target)
+    if spec["base"] != "/":
+        # For setpriv: that of Alpine has fewer options.
+        os.makedirs(root + HOST)
+        mount("--bind", "/", root + HOST)
     socket.sethostname(spec["hostname"])
     if spec["read_only"]:
         mount("-o", "remount,ro", root)
@@ -265,8 +272,10 @@ def enter(spec):
         filtered.install(spec["seccomp"])
     os.environ.clear()
     os.environ.update(spec["env"])
-    setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
-    os.execv(setpriv, [*become, "--", *spec["command"]])
+    setpriv = [shutil.which("setpriv", path="/usr/bin:/bin")]
+    if spec["base"] != "/":
+        setpriv = [f"{HOST}{LOADER}", "--library-path", f"{HOST}/lib/x86_64-linux-gnu", f"{HOST}/usr/bin/setpriv"]
+    os.execv(setpriv[0], [*setpriv, *become[1:], "--", *spec["command"]])
 
 
 def write(path, text):

@@ -1,7 +1,7 @@
 """The images of examples/deploy/docker and the manifests of examples/deploy/kubernetes: a service of one language under load, with the user, the
 seccomp filter, the root and the memory limit that the files state.
 
-    docker_images.py python|node|java|rust
+    docker_images.py python|node|node-alpine|java|rust
 """
 
 import json
@@ -31,7 +31,7 @@ SERVED = {"python": "python-fastapi", "node": "node-express", "rust": "rust-axum
 CLONE = os.path.dirname(PROGRAMS)
 
 
-def context_of(language):
+def context_of(language, on_alpine):
     """The directory of the program with the package beside it."""
     context = folder(f"docker-{language}/context")
     if language == "java":
@@ -45,7 +45,10 @@ def context_of(language):
         # The versions that the registry's cache on this machine has.
         shutil.copy(os.path.join(CLONE, "Cargo.lock"), context)
         return context
-    copy_packages(PACKAGE[language], context)
+    if on_alpine:
+        copy_packages("*.tgz", context, without="linux-x64-[0-9]|arm64")
+    else:
+        copy_packages(PACKAGE[language], context)
     return context
 
 
@@ -144,9 +147,11 @@ def volumes_of(spec, language):
     return {volume["name"]: folder(f"docker-{language}/volume-{volume['name']}") for volume in spec["volumes"]}
 
 
-def main(language):
+def main(word):
+    language, _, on_alpine = word.partition("-")
     dockerfile = os.path.join(EXAMPLES, f"docker/{language}.Dockerfile")
-    image = Image(f"docker-{language}", dockerfile, context_of(language), contexts={"spanprof": CLONE})
+    arguments = {"BASE": f"{language}:24-alpine"} if on_alpine else {}
+    image = Image(f"docker-{language}", dockerfile, context_of(language, on_alpine), contexts={"spanprof": CLONE}, arguments=arguments)
     filter_of_docker = runtime_default(DOCKER_CAPABILITIES)
     loopback()
     received = receiver.Receiver(folder(f"docker-{language}/received"))
@@ -180,7 +185,7 @@ def main(language):
     perf = manifest("perf.yaml")
     run = Run("perf", pod(image, perf, volumes_of(perf, language)), language, received)
     seconds.append(run.expect_work(language))
-    run.expect_clock("perf")
+    run.expect_clock("thread_timer" if on_alpine else "perf")
     # What perf.yaml says: a capability that is added for another user has no effect.
     perf["securityContext"].update({"runAsNonRoot": True, "runAsUser": 65532})
     run = Run("perf-non-root", pod(image, perf, volumes_of(perf, language)), language, received)

@@ -1,4 +1,5 @@
-"""Builds the image of a Dockerfile on this machine's root instead of its base image: each instruction is carried out in the container.
+"""Builds the image of a Dockerfile on this machine's root, or that of Alpine, instead of its base image: each instruction is carried out in
+the container.
 
 Supported are the instructions that the examples use; others fail.
 """
@@ -13,16 +14,19 @@ import sys
 
 from container import Container, expect, folder
 
+#: What builds on another root take from this machine: its network and package registries.
+NETWORK = ("/etc/resolv.conf", "/etc/ssl/certs", os.path.expanduser("~/.npmrc"))
 #: Where the base images of the examples have their runtimes.
 BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Image:
     """The files and the configuration of a built image. `bases`: a function for each base image besides the runtimes, which writes its
-    files. `contexts`: the directories of `docker build --build-context`."""
+    files. `contexts`: the directories of `docker build --build-context`, `arguments` those of `--build-arg`."""
 
-    def __init__(self, name, dockerfile, context, bases=None, contexts=None):
+    def __init__(self, name, dockerfile, context, bases=None, contexts=None, arguments=None):
         self.name, self.context, self.bases, self.stages = name, context, bases or {}, dict(contexts or {})
+        self.build_arguments, self.arguments = arguments or {}, {}
         with open(dockerfile) as file:
             text = re.sub(r"^#.*\n", "", file.read(), flags=re.MULTILINE).replace("\\\n", " ")
         for line in text.splitlines():
@@ -35,15 +39,25 @@ class Image:
         variables = {**os.environ, **self.env, **(env or {}), "HOME": "/root"}
         # Of the build of this repository.
         variables.pop("CARGO_TARGET_DIR", None)
-        container = Container(self.root, command, env=variables, cwd=self.cwd, changes_image=True, mounts=list(mounts))
+        of_machine = NETWORK if self.base != "/" else ()
+        mounts = [*mounts, *((path, path, False) for path in of_machine if os.path.exists(path))]
+        container = Container(self.root, command, base=self.base, env=variables, cwd=self.cwd, changes_image=True, mounts=mounts)
         code = container.run(self.log, 600)
         with open(self.log) as file:
             expect(code == 0, f"{self.name}: {command} ended with {code}\n{file.read()[-4000:]}")
 
+    def do_arg(self, words):
+        name, _, default = words.partition("=")
+        if default or name in self.build_arguments:
+            self.arguments[name] = self.build_arguments.get(name, default)
+
+    def expanded(self, words):
+        return re.sub(r"\$\{(\w+)\}", lambda name: self.arguments[name[1]], words)
+
     def do_from(self, words):
-        reference, _, stage = words.partition(" AS ")
+        reference, _, stage = self.expanded(words).partition(" AS ")
         base = reference.split(":")[0].split("/")[-1]
-        expect("alpine" not in reference, f"{reference} has no glibc")
+        self.base = os.environ["DEPLOY_ALPINE"] if "alpine" in reference else "/"
         self.root = folder(f"{self.name}/image-{len(self.stages)}")
         self.stages[stage or "last"] = self.root
         self.log = f"{self.root}.log"
@@ -51,6 +65,9 @@ class Image:
         if base == "python":
             # As in the official image: the interpreter and its packages are below /usr/local.
             self.run([os.path.realpath(sys.executable), "-m", "venv", "/usr/local"])
+        elif base == "node" and self.base != "/":
+            self.link("/opt/node/bin/node", "node")
+            self.link("/opt/node/lib/node_modules/npm/bin/npm-cli.js", "npm")
         elif base == "node":
             self.link(os.environ["DEPLOY_NODE"], "node")
         elif base == "eclipse-temurin":
@@ -72,7 +89,7 @@ class Image:
         os.makedirs(self.root + self.cwd, exist_ok=True)
 
     def do_copy(self, words):
-        *sources, target = words.split()
+        *sources, target = self.expanded(words).split()
         context = self.context
         if sources[0].startswith("--from="):
             context = self.stages[sources.pop(0).partition("=")[2]]
@@ -122,4 +139,4 @@ class Image:
         env = {**self.env, **settings.pop("env", {})}
         host = env["OTEL_EXPORTER_OTLP_ENDPOINT"].split("//")[1].split(":")[0]
         given = {"cwd": self.cwd, "user": self.user, "group": self.group, "hosts": [host], **settings}
-        return Container(self.root, given.pop("command", self.command), env=env, **given)
+        return Container(self.root, given.pop("command", self.command), base=self.base, env=env, **given)

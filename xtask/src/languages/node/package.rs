@@ -51,10 +51,20 @@ fn release_module(target: Target) -> StepResult<PathBuf> {
     // Stacks are also walked through frames of the addon.
     let library = artifact::release_library("spanprof-node", target, GLIBC, "-C force-frame-pointers=yes")?;
     artifact::audit("npm package", &library, target, GLIBC)?;
+    pack_module(&library, target, "dist")
+}
+
+/// The package of a platform in the dev profile.
+pub fn build_for_platform(target: Target) -> StepResult<PathBuf> {
+    pack_module(&artifact::dev_library("spanprof-node", target)?, target, "dist-for-tests")
+}
+
+/// Packs a module as the package of its platform into a directory below the target directory.
+fn pack_module(library: &Path, target: Target, directory: &str) -> StepResult<PathBuf> {
     let staged = scratch::empty(STAGED)?;
     copy(&workspace::root().join("LICENSE"), &staged.join("LICENSE"))?;
     third_party::write(&["spanprof-node"], &staged.join(third_party::FILE))?;
-    copy(&library, &staged.join(MODULE))?;
+    copy(library, &staged.join(MODULE))?;
     let own = scratch::read(&workspace::root().join("bindings-node/package.json"))?;
     scratch::write(&staged.join("package.json"), &platform_manifest(&own, REPOSITORY, target)?)?;
     let platform = target.npm().0;
@@ -63,7 +73,7 @@ fn release_module(target: Target) -> StepResult<PathBuf> {
         target.npm_package()
     );
     scratch::write(&staged.join("README.md"), &text)?;
-    npm_pack(&staged, "dist")
+    npm_pack(&staged, directory)
 }
 
 /// Copies the module of [`artifact::for_tests`] into the package in the work tree.

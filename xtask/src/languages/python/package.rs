@@ -13,6 +13,8 @@ use crate::{scratch, third_party};
 
 /// Pinned for reproducible builds.
 const MATURIN: &str = "maturin==1.16.0";
+/// The library that cargo builds.
+const LIBRARY: &str = "lib_spanprof.so";
 /// Oldest supported glibc.
 const GLIBC: Glibc = Glibc(2, 17);
 
@@ -57,12 +59,17 @@ pub fn release(target: Target) -> StepResult<PathBuf> {
 
 /// Packs the library of [`artifact::for_tests`]; for this machine only.
 pub fn build_for_tests() -> StepResult<PathBuf> {
-    pack(&artifact::for_tests()?, "dist-for-tests")
+    pack(&artifact::for_tests()?.join(LIBRARY), None, &scratch::empty("dist-for-tests")?)
+}
+
+/// Packs a library in the dev profile for a platform into `dist`.
+pub fn build_for_platform(target: Target, dist: &Path) -> StepResult<PathBuf> {
+    pack(&artifact::dev_library("spanprof-python", target)?, Some(target), dist)
 }
 
 /// Packs the library that the demo built; for this machine only.
 pub fn pack_for_demo() -> StepResult<PathBuf> {
-    pack(&workspace::target().join("optimized"), "dist-for-demo")
+    pack(&workspace::target().join("optimized").join(LIBRARY), None, &scratch::empty("dist-for-demo")?)
 }
 
 /// A wheel in the dev profile with the feature `record-stacks`, for this machine only.
@@ -76,16 +83,16 @@ pub fn build_for_recording() -> StepResult<PathBuf> {
     only_wheel(&dist)
 }
 
-/// Makes a wheel of the library in `built`, in a directory below the target directory.
-fn pack(built: &Path, directory: &str) -> StepResult<PathBuf> {
-    let dist = scratch::empty(directory)?;
-    ProcessStep::new("pack the wheel", runtimes::preferred()?.program)
+/// Makes a wheel of a library for this machine, or for `target`.
+fn pack(library: &Path, target: Option<Target>, dist: &Path) -> StepResult<PathBuf> {
+    let path = ProcessStep::new("pack the wheel", runtimes::preferred()?.program)
         .arg("xtask/wheel/of_library.py")
-        .arg(built.join("lib_spanprof.so"))
+        .arg(library)
         .arg(VERSION)
-        .arg(&dist)
-        .run()?;
-    only_wheel(&dist)
+        .arg(dist)
+        .args(target.map(|target| target.wheel().1.trim_end_matches(".whl").to_owned()))
+        .capture()?;
+    Ok(PathBuf::from(path.trim()))
 }
 
 fn maturin(tools: &Venv, python: &Python, name: &str, dist: &Path) -> ProcessStep {

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::platforms::musl;
 use super::{collector, field, objects, pyroscope};
 use crate::arguments::LiveArguments;
 use crate::languages::{java, node, python};
@@ -13,17 +14,19 @@ use crate::target::Target;
 use crate::{artifact, scratch, workspace};
 
 /// A cell: its name, its program of `xtask/live/deploy` and the argument.
-const CELLS: [(&str, &str, &str); 15] = [
+const CELLS: [(&str, &str, &str); 17] = [
     ("lambda-python", "lambda_layers.py", "python"),
     ("lambda-nodejs", "lambda_layers.py", "nodejs"),
     ("lambda-java", "lambda_layers.py", "java"),
     ("docker-python", "docker_images.py", "python"),
     ("docker-node", "docker_images.py", "node"),
+    ("docker-node-alpine", "docker_images.py", "node-alpine"),
     ("docker-java", "docker_images.py", "java"),
     ("docker-rust", "docker_images.py", "rust"),
     ("operator-java", "operator_images.py", "java"),
     ("operator-python", "operator_images.py", "python"),
     ("operator-nodejs", "operator_images.py", "nodejs"),
+    ("operator-nodejs-alpine", "operator_images.py", "nodejs-alpine"),
     ("systemd-python", "systemd_units.py", "python"),
     ("systemd-node", "systemd_units.py", "node"),
     ("systemd-java", "systemd_units.py", "java"),
@@ -47,7 +50,9 @@ pub fn run(arguments: &LiveArguments) -> StepResult {
         let names = CELLS.map(|(name, ..)| name).join(", ");
         return Err(StepFailure::new("live deploy", format!("no cell of that name; the cells are: {names}")));
     }
-    let packages = packages(arguments.release)?;
+    // The operator's images have the packages of both C libraries.
+    let has_musl = chosen.iter().any(|(name, ..)| name.starts_with("operator-") || name.ends_with("-alpine"));
+    let packages = packages(arguments.release, has_musl)?;
     let python = python::runtimes::preferred()?;
     let venv = python::Venv::with("live-deploy", &python, &["pyyaml==6.0.3".to_owned()])?;
     venv.install_wheel(&packages.wheel)?;
@@ -65,6 +70,8 @@ pub fn run(arguments: &LiveArguments) -> StepResult {
         variables.extend([("DEPLOY_COLLECTOR", collector::built()?), ("DEPLOY_PYROSCOPE", pyroscope::built()?)]);
         variables.push(("DEPLOY_OBJECTS", objects::built()?));
     }
+    let alpine = chosen.iter().any(|(name, ..)| name.ends_with("-alpine")).then(musl::alpine).transpose()?;
+    variables.extend(alpine.as_ref().map(|(root, _)| ("DEPLOY_ALPINE", root.clone())));
     let mut failed = Vec::new();
     for (name, program, word) in chosen {
         let step = ProcessStep::new(*name, venv.python()).arg(Path::new("xtask/live/deploy").join(program)).arg(word);
@@ -83,8 +90,8 @@ struct DeployedPackages {
     wheel: PathBuf,
 }
 
-/// The release packages, or the packages of the tests: the same code, not optimized.
-fn packages(is_release: bool) -> StepResult<DeployedPackages> {
+/// The release packages, or the packages of the tests: the same code, not optimized; on request those for musl too.
+fn packages(is_release: bool, has_musl: bool) -> StepResult<DeployedPackages> {
     if is_release {
         let wheel = field::released("wheel", &Target::HOST.wheel().1)?;
         return Ok(DeployedPackages { directory: workspace::target().join("dist"), wheel });
@@ -95,6 +102,11 @@ fn packages(is_release: bool) -> StepResult<DeployedPackages> {
     let built = [wheel.clone(), node::package::pack_for_tests()?, java::package::for_tests()?];
     for file in &built {
         artifact::copy(file, &directory.join(file.file_name().unwrap_or_default()))?;
+    }
+    if has_musl {
+        python::package::build_for_platform(Target::X64Musl, &directory)?;
+        let package = node::package::build_for_platform(Target::X64Musl)?;
+        artifact::copy(&package, &directory.join(package.file_name().unwrap_or_default()))?;
     }
     Ok(DeployedPackages { directory, wheel })
 }

@@ -3,7 +3,7 @@
 //! the machine.
 
 mod arm64;
-mod musl;
+pub(super) mod musl;
 
 use std::path::{Path, PathBuf};
 

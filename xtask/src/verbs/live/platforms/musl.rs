@@ -36,7 +36,7 @@ pub fn node() -> StepResult {
 }
 
 /// The root of Alpine, with /proc while the second value lives.
-fn alpine() -> StepResult<(PathBuf, ProcMount)> {
+pub(in crate::verbs::live) fn alpine() -> StepResult<(PathBuf, ProcMount)> {
     let root = workspace::target().join("live/alpine");
     script("fetch Alpine", "alpine.sh").arg(&root).run()?;
     script("fetch Node.js for Alpine", "node.sh").arg(&root).arg("musllinux_1_2_x86_64").run()?;
