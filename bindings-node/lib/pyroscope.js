@@ -10,6 +10,7 @@ const lifecycle = require('./lifecycle.js');
 const scope = require('./scope.js');
 const { expressMiddleware } = require('./express.js');
 const { fastifyPlugin } = require('./fastify.js');
+const { folder } = require('./native.js');
 
 /**
  * Options of `@pyroscope/nodejs`; those of spanprof are accepted too and take precedence.
@@ -32,12 +33,19 @@ let configured = {};
 let unreadable;
 
 /**
+ * The variables; none where nothing is profiled: Deno asks for a permission to read them, or throws.
+ * @returns {NodeJS.ProcessEnv}
+ */
+const variables = () => (folder === '' ? {} : process.env);
+
+/**
  * The value of Pyroscope's variable `name`, unless one of `higher` precedence is set. The core reads the other variables.
  * @param {string} name
  * @param {string[]} higher
  */
 function variable(name, ...higher) {
-  return higher.some((other) => process.env[other]) ? undefined : process.env[name] || undefined;
+  const values = variables();
+  return higher.some((other) => values[other]) ? undefined : values[name] || undefined;
 }
 
 /**
@@ -52,7 +60,7 @@ function translated(options) {
   const { appName, serverAddress, authToken, basicAuthUser, basicAuthPassword, tenantID, flushIntervalMs, wall, heap, ...rest } =
     options;
   if (appName !== undefined) ours.serviceName = appName;
-  const address = process.env.PYROSCOPE_ADHOC_SERVER_ADDRESS || serverAddress;
+  const address = variables().PYROSCOPE_ADHOC_SERVER_ADDRESS || serverAddress;
   if (address) ours.endpoint = address;
   const milliseconds = flushIntervalMs ?? variable('PYROSCOPE_FLUSH_INTERVAL_MS', 'SPANPROF_UPLOAD_INTERVAL');
   if (milliseconds !== undefined) ours.uploadInterval = Number(milliseconds) / 1000;
