@@ -90,15 +90,26 @@ def test_a_program_runs_without_the_native_module_and_warns_once(copy_of_the_pac
     assert done.stderr.count("spanprof does nothing in this process") == 1
 
 
-def test_a_free_threaded_build_is_declined_by_start_with_one_line(copy_of_the_package):
+FREE_THREADED = (
+    "sys.version = '3.14.1 free-threading build (main, Jan  1 2026, 00:00:00) [GCC 14]'",
+    "CPython 3.14.1 is a free-threaded build",
+)
+PYPY = (
+    "sys.implementation.name, sys.implementation.version = 'pypy', (7, 3, 11, 'final', 0)",
+    "this is PyPy 7.3.11, and spanprof profiles CPython",
+)
+
+
+@pytest.mark.parametrize("imitation, reason", [FREE_THREADED, PYPY], ids=["free-threaded", "PyPy"])
+def test_another_interpreter_is_declined_by_start_with_one_line(copy_of_the_package, imitation, reason):
     copy, library = copy_of_the_package
     library.unlink()
-    # Such a build loads libraries with another suffix, and pip installs the wheel without native code.
+    # Such an interpreter loads libraries with another suffix, and pip installs the wheel without native code.
     done = run(
         copy.parent,
-        """
+        f"""
         import os, sys
-        sys.version = "3.14.1 free-threading build (main, Jan  1 2026, 00:00:00) [GCC 14]"
+        {imitation}
         import spanprof
 
         assert spanprof.start(enabled=False) is False
@@ -107,14 +118,14 @@ def test_a_free_threaded_build_is_declined_by_start_with_one_line(copy_of_the_pa
         del os.environ["SPANPROF_DISABLED"]
         assert spanprof.start(service_name="x") is False
         assert spanprof.start(service_name="x") is False
-        with spanprof.tag_wrapper({"a": "1"}):
+        with spanprof.tag_wrapper({{"a": "1"}}):
             print("ran")
         """,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "ran"
     [line] = done.stderr.splitlines()
-    assert line.startswith("spanprof: this process is not profiled: CPython 3.14.1 is a free-threaded build"), line
+    assert line.startswith(f"spanprof: this process is not profiled: {reason}"), line
 
 
 def test_calls_without_the_native_module_have_constant_cost(copy_of_the_package):

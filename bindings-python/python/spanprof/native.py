@@ -11,6 +11,8 @@ from types import ModuleType
 from .interruptions import is_interruption
 
 _NAME = "spanprof._spanprof"
+#: Interpreters other than CPython, by ``sys.implementation.name``.
+_OTHERS = {"pypy": "PyPy", "graalpy": "GraalPy"}
 
 
 def _refuse_truncated_file() -> None:
@@ -30,7 +32,7 @@ def _refuse_truncated_file() -> None:
 
 
 native: ModuleType
-#: Why the native module could not be loaded; empty when it was.
+#: Why the native module could not be loaded; empty when it was, and where ``start`` gives the reason.
 missing_because: str = ""
 
 try:
@@ -43,17 +45,21 @@ except Exception as error:  # A damaged library raises other exceptions than Imp
 
     import warnings
 
-    missing_because = f"{type(error).__name__}: {error}"
     # These interpreters cannot load the module from any wheel: `start` gives the reason, and there is no warning here.
     if isinstance(error, ImportError) and "subinterpreter" in str(error):
         native.declined = "start() was called in a subinterpreter; call it in the main interpreter, which spanprof profiles only"
     elif isinstance(error, ImportError) and "initialized again" in str(error):
         native.declined = "start() was called after Py_Finalize and another Py_Initialize; keep the interpreter initialized"
+    elif sys.implementation.name != "cpython":
+        interpreter = _OTHERS.get(sys.implementation.name, sys.implementation.name)
+        version = ".".join(map(str, sys.implementation.version[:3]))
+        native.declined = f"this is {interpreter} {version}, and spanprof profiles CPython; run the program with CPython"
     elif "free-threading build" in sys.version:
         native.declined = (
             f"CPython {sys.version.split()[0]} is a free-threaded build; run the program on the standard build of the same version"
         )
     else:
+        missing_because = f"{type(error).__name__}: {error}"
         warnings.warn(
             f"spanprof does nothing in this process: its native module could not be loaded ({missing_because}). "
             "Install the wheel for this platform and Python.",
