@@ -33,4 +33,6 @@ apt-get install -y -qq --download-only --no-install-recommends "$@" >&2
 for package in "$state"/cache/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
 for merged in bin sbin lib lib64; do [ -e "$root/$merged" ] || ln -sfn "usr/$merged" "$root/$merged"; done
 mkdir -p "$root"/{proc,dev,tmp,sys}
+# A link that the installation of gcc makes.
+[ ! -e "$root/usr/bin/gcc" ] || ln -sfn gcc "$root/usr/bin/cc"
 echo "$*" >>"$root/complete"

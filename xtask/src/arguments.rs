@@ -26,12 +26,13 @@ pub struct RuntimeArguments {
 /// faults     each system call of the profiler fails, in the languages of `--cell`; CI runs a sample; x86-64
 /// outage     receivers that refuse, discard, never respond, reset: the service must be unaffected; its disk buffer complete
 /// governor   the overhead budget in a cgroup of 0.1 CPU with 400 threads; needs the right to create a cgroup
-/// python     stress per CPython and per clock; 3.14 and 3.15 from Debian's packages, as root on Debian
+/// python     stress per CPython and per clock; the package's suites on 3.14 and 3.15, from Debian's packages
 /// node       stress on Node.js 18 to 26 from npm
 /// java       stress with each collector, pauses of the VM, on every installed JDK and 21 from PyPI
 /// field      frameworks and programs of production, each compared with a run without spanprof
 /// deploy     the files of examples/deploy in namespaces, with the layout, user, variables and limits that they state; needs root
-/// platforms  first programs on musl in Alpine's root, and on arm64 in emulation; needs root, qemu-img and qemu-user-static
+/// platforms  first programs on musl in Alpine's root, and on arm64 in emulation; programs on PyPy, a free-threaded CPython, Bun and
+///            Deno; needs root, qemu-img and qemu-user-static
 /// system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -58,7 +59,7 @@ pub struct LiveArguments {
     /// the one shape to record of `node` and `java`
     #[arg(long, value_name = "NAME")]
     pub shape: Option<String>,
-    /// cells of `field` and `deploy`, languages of `faults`
+    /// cells of `field`, `deploy`, `platforms` and `python` (stress, forks, cycles, suites, frameworks), languages of `faults`
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub cell: Vec<String>,
     /// settings of the programs of `field`: defaults; timer (clock=thread_timer); all (profiles=all, sample_rate=1000);
@@ -68,4 +69,11 @@ pub struct LiveArguments {
     /// `field` and `deploy`: the packages in target/dist, as `wheel`, `addon` and `jar` built them
     #[arg(long)]
     pub release: bool,
+}
+
+impl LiveArguments {
+    /// Whether a cell is chosen: all are, by default.
+    pub fn has_cell(&self, name: &str) -> bool {
+        self.cell.is_empty() || self.cell.iter().any(|cell| cell == name)
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::step::{StepFailure, StepResult};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 
 /// Oldest minor version of CPython 3 with a wheel.
 const OLDEST_MINOR: u32 = 9;
@@ -19,6 +19,8 @@ pub struct Python {
     pub program: PathBuf,
     /// Minor and patch version of CPython 3.
     pub version: (u32, u32),
+    /// The root directory that it runs in, unless it is installed on this machine.
+    pub root: Option<PathBuf>,
 }
 
 impl Python {
@@ -30,6 +32,14 @@ impl Python {
     /// `3.11.7`
     pub fn full(&self) -> String {
         format!("3.{}.{}", self.version.0, self.version.1)
+    }
+
+    /// The interpreter of a root directory; an error if it does not run.
+    pub fn in_root(root: &Path, program: &str) -> StepResult<Self> {
+        let name = format!("run {program} in {}", root.display());
+        let output = ProcessStep::in_root(&name, Some(root), program).args(["-c", QUERY]).capture()?;
+        let found = parse(&output).ok_or_else(|| StepFailure::new(name, format!("unsupported: {}", output.trim())))?;
+        Ok(Self { root: Some(root.to_owned()), ..found })
     }
 }
 
@@ -101,10 +111,12 @@ fn candidates() -> Vec<PathBuf> {
     programs
 }
 
+/// Prints the words that [`parse`] reads.
+const QUERY: &str = "import sys, sysconfig; print(sys.implementation.name, sys.version_info[0], sys.version_info[1], \
+                     sys.version_info[2], sysconfig.get_config_var('Py_GIL_DISABLED') or 0, sys.executable)";
+
 fn query(program: &Path) -> Option<Python> {
-    let script = "import sys, sysconfig; print(sys.implementation.name, sys.version_info[0], sys.version_info[1], \
-                    sys.version_info[2], sysconfig.get_config_var('Py_GIL_DISABLED') or 0, sys.executable)";
-    let output = Command::new(program).args(["-c", script]).output().ok().filter(|output| output.status.success())?;
+    let output = Command::new(program).args(["-c", QUERY]).output().ok().filter(|output| output.status.success())?;
     parse(&String::from_utf8_lossy(&output.stdout))
 }
 
@@ -113,8 +125,11 @@ fn parse(output: &str) -> Option<Python> {
     let &[name, major, minor, patch, free_threaded, executable] = words.as_slice() else { return None };
     let version = (minor.parse().ok()?, patch.parse().ok()?);
     let supported = (OLDEST_MINOR..=NEWEST_MINOR).contains(&version.0);
-    (name == "cpython" && major == "3" && supported && free_threaded == "0")
-        .then(|| Python { program: PathBuf::from(executable), version })
+    (name == "cpython" && major == "3" && supported && free_threaded == "0").then(|| Python {
+        program: PathBuf::from(executable),
+        version,
+        root: None,
+    })
 }
 
 fn newest_patches(installed: impl Iterator<Item = Python>) -> Vec<Python> {
@@ -133,7 +148,7 @@ mod tests {
     use super::*;
 
     fn python(minor: u32, patch: u32) -> Python {
-        Python { program: PathBuf::from(format!("p{minor}.{patch}")), version: (minor, patch) }
+        Python { program: PathBuf::from(format!("p{minor}.{patch}")), version: (minor, patch), root: None }
     }
 
     #[test]

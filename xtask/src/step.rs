@@ -88,6 +88,9 @@ pub struct ProcessStep {
     limit: Duration,
 }
 
+/// The script of [`ProcessStep::in_root`]: its arguments are the root, the work tree, the program and its arguments.
+pub const IN_ROOT: &str = "xtask/live/in-root.sh";
+
 /// Default time limit of a step; the longest one is a cold release build.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 
@@ -105,6 +108,18 @@ impl ProcessStep {
             command.env_remove(key);
         });
         Self { name: name.into(), command, hint: None, limit: LIMIT }
+    }
+
+    /// A step that runs a program of another root directory in it, where the work tree and /tmp have the same paths; of this machine without
+    /// a root.
+    pub fn in_root(name: impl Into<String>, root: Option<&Path>, program: impl AsRef<OsStr>) -> Self {
+        match root {
+            None => Self::new(name, program),
+            Some(root) => {
+                let tree = crate::workspace::root();
+                Self::new(name, "sh").arg(tree.join(IN_ROOT)).arg(root).arg(&tree).arg(program)
+            }
+        }
     }
 
     /// The cargo that runs xtask. rustup's toolchain variable is kept: without it, a dependency's `rust-toolchain.toml` would

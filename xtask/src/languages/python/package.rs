@@ -145,7 +145,8 @@ fn only_library(files: &[PathBuf]) -> StepResult<&Path> {
     }
 }
 
-fn without_native_code(wheel: &Path) -> StepResult<PathBuf> {
+/// The wheel of other interpreters and platforms, made from a native one beside it.
+pub fn without_native_code(wheel: &Path) -> StepResult<PathBuf> {
     let output = ProcessStep::new("make the wheel without native code", runtimes::preferred()?.program)
         .arg("xtask/wheel/without_native_code.py")
         .arg(wheel)

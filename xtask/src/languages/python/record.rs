@@ -1,11 +1,11 @@
 //! `live python --record`: records stacks of synthetic programs in every CPython, for the tests that replay them
 //! (`bindings-python/src/runtime/capture/recorded_stack_tests.rs`).
 
-use super::debian::Debian;
-use super::runtimes;
+use super::debian;
+use super::runtimes::Python;
 use super::{package, Venv};
 use crate::arguments::LiveArguments;
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{StepFailure, StepResult};
 use crate::{scratch, workspace};
 
 /// The shapes of xtask/live/python/record_stacks.py, and the minor versions that have them.
@@ -23,34 +23,24 @@ const SHAPES: [(&str, std::ops::RangeInclusive<u32>); 7] = [
 /// Replaces the recorded stacks of the chosen interpreters.
 pub fn run(arguments: &LiveArguments) -> StepResult {
     let wheel = package::build_for_recording()?;
-    let (installed, missing) = runtimes::chosen_or_missing(&arguments.runtimes.python)?;
-    for python in installed {
+    for python in debian::installed_and_newer(&arguments.runtimes.python)? {
         let venv = Venv::with("record", &python, &[])?;
         venv.install_wheel(&wheel)?;
-        record(&python.minor(), |shape| {
-            ProcessStep::new(format!("record {shape}"), venv.python())
-                .arg("xtask/live/python/record_stacks.py")
-                .arg(shape)
-        })?;
-    }
-    if arguments.runtimes.python.is_empty() || !missing.is_empty() {
-        let debian = Debian::with_wheel(&wheel, &missing)?;
-        for version in debian.versions() {
-            record(version, |shape| debian.step(&format!("record {shape}"), version, "record_stacks.py").arg(shape))?;
-        }
+        record(&python, &venv)?;
     }
     Ok(())
 }
 
 /// Runs the program once per shape and writes its fixtures.
-fn record(version: &str, step: impl Fn(&str) -> ProcessStep) -> StepResult {
-    let directory = workspace::root().join("bindings-python/tests/recorded").join(version);
-    let minor = version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0);
+fn record(python: &Python, venv: &Venv) -> StepResult {
+    let version = python.minor();
+    let directory = workspace::root().join("bindings-python/tests/recorded").join(&version);
     let made = std::fs::create_dir_all(&directory);
     made.map_err(|error| StepFailure::new("recorded stacks", format!("{}: {error}", directory.display())))?;
     for (shape, versions) in SHAPES {
-        if versions.contains(&minor) {
-            let fixture = step(shape).capture()?;
+        if versions.contains(&python.version.0) {
+            let step = venv.step(format!("record {shape}")).arg("xtask/live/python/record_stacks.py");
+            let fixture = step.arg(shape).capture()?;
             scratch::write(&directory.join(format!("{shape}.json")), &fixture)?;
             println!("recorded {shape} on CPython {version}: {} bytes", fixture.len());
         }

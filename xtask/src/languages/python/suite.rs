@@ -7,7 +7,7 @@ use super::{package, Venv};
 use crate::deadline::at_most;
 use crate::languages::Versions;
 use crate::second_attempt::{self, FailedTests};
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{StepFailure, StepResult};
 use crate::tally::Tally;
 
 /// Test files whose outcome does not depend on the interpreter: delivery, options, daemons, system calls, weights of allocations,
@@ -45,6 +45,12 @@ pub fn run(versions: Versions, tally: &mut Tally) -> StepResult {
     oldest.iter().for_each(|python| suite(python, &wheel, left_out(versions), tally));
     all.iter().for_each(|python| runtime_tests(python, &wheel, tally));
     Ok(())
+}
+
+/// Runs every test on an interpreter.
+pub fn complete(python: &Python, wheel: &Path, tally: &mut Tally) {
+    runtime_tests(python, wheel, tally);
+    suite(python, wheel, &[], tally);
 }
 
 /// Test files that do not run on the older interpreter.
@@ -95,7 +101,7 @@ fn with_second_attempt(
     tally: &mut Tally,
 ) -> StepResult {
     let tests = |name: String, selection: &[String]| {
-        ProcessStep::new(name, venv.python())
+        venv.step(name)
             .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q"])
             .args(options)
             .args(selection)

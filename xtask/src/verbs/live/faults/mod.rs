@@ -77,7 +77,7 @@ pub fn run(arguments: &LiveArguments) -> StepResult {
     let spread = |_: usize, faults: Vec<Fault>| -> Vec<Fault> {
         (0..STRIDE).flat_map(|first| faults.iter().skip(first).step_by(STRIDE)).copied().collect()
     };
-    let programs = prepare(|language| arguments.cell.is_empty() || arguments.cell.iter().any(|name| name == language))?;
+    let programs = prepare(|language| arguments.has_cell(language))?;
     programs.iter().try_for_each(SuiteProgram::end_without_calls_of_runtime)?;
     all(&programs, &["default", "all"], limit, &spread)
 }

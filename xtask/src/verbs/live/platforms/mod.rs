@@ -1,8 +1,9 @@
 //! First programs of each language on other platforms, and the unit tests in Rust: musl natively, other languages in the root of Alpine
-//! Linux; arm64 in emulation (qemu-user) with the programs of Debian. The libraries are those of the dev profile. Nothing is installed on
-//! the machine.
+//! Linux; arm64 in emulation (qemu-user) with the programs of Debian. Runtimes that are declined. The libraries are those of the dev profile.
+//! Nothing is installed on the machine.
 
 mod arm64;
+mod declines;
 pub(super) mod musl;
 
 use std::path::{Path, PathBuf};
@@ -18,19 +19,22 @@ use crate::{git, workspace};
 type Cell = (&'static str, fn() -> StepResult);
 
 /// Every first program.
-const CELLS: [Cell; 6] = [
+const CELLS: [Cell; 10] = [
     ("rust-musl", musl::rust),
     ("rust-arm64", arm64::rust),
     ("node-musl", musl::node),
     ("python-arm64", arm64::python),
     ("node-arm64", arm64::node),
     ("java-arm64", arm64::java),
+    ("pypy", declines::pypy),
+    ("free-threaded", declines::free_threaded),
+    ("bun", declines::bun),
+    ("deno", declines::deno),
 ];
 
 pub fn run(arguments: &LiveArguments) -> StepResult {
-    let is_chosen = |name: &str| arguments.cell.is_empty() || arguments.cell.iter().any(|cell| cell == name);
     let mut failed = Vec::new();
-    for (name, program) in CELLS.iter().filter(|(name, _)| is_chosen(name)) {
+    for (name, program) in CELLS.iter().filter(|(name, _)| arguments.has_cell(name)) {
         println!("── platforms {name}");
         if let Err(failure) = program() {
             eprintln!("platforms {name}: {failure}");
