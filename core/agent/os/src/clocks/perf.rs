@@ -113,7 +113,7 @@ pub(crate) fn open(thread_id: u32, signal: libc::c_int, period_ns: u64) -> Resul
 fn map_buffer(descriptor: libc::c_int) -> Option<usize> {
     // SAFETY: maps new memory; affects no existing mapping.
     let buffer = unsafe {
-        libc::mmap(std::ptr::null_mut(), overflow::BUFFER_BYTES, libc::PROT_READ, libc::MAP_SHARED, descriptor, 0)
+        libc::mmap(std::ptr::null_mut(), overflow::buffer_bytes(), libc::PROT_READ, libc::MAP_SHARED, descriptor, 0)
     };
     (buffer != libc::MAP_FAILED).then_some(buffer as usize)
 }
@@ -130,7 +130,7 @@ pub(crate) fn disable(event: PerfEvent) {
 /// system calls.
 pub(crate) fn close(event: PerfEvent) {
     // SAFETY: mapped by `open`; no handler is in the slot.
-    unsafe { libc::munmap(event.buffer as *mut libc::c_void, overflow::BUFFER_BYTES) };
+    unsafe { libc::munmap(event.buffer as *mut libc::c_void, overflow::buffer_bytes()) };
     close_descriptor(event);
 }
 
@@ -165,10 +165,10 @@ pub(crate) fn probe(signal: libc::c_int) -> Result<(), String> {
     })
 }
 
-/// Whether the handler restarts a system call that a signal at the overflow interrupted. In musl the number of a call that
-/// can be canceled is in none of its registers (`src/thread/x86_64/syscall_cp.s`, 1.1.2–1.2.5).
+/// Whether the handler restarts a system call that a signal at the overflow interrupted. In musl on x86-64 the number of a call
+/// that can be canceled is in none of its registers (`src/thread/x86_64/syscall_cp.s`, 1.1.2–1.2.5).
 pub(crate) const fn restarts_calls() -> bool {
-    cfg!(all(target_arch = "x86_64", target_env = "gnu"))
+    cfg!(any(target_arch = "aarch64", all(target_arch = "x86_64", target_env = "gnu")))
 }
 
 /// Maximum number of descriptors for events, so that the host does not run out of them: an eighth of its limit, and no more than

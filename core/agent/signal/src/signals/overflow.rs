@@ -1,16 +1,14 @@
 //! The kernel's record of each overflow of a perf event (perf_event_open(2)): its time, and the thread's user-mode
 //! registers. The handler reads it from the event's ring buffer. `spanprof_os` creates the event.
 
-use core::sync::atomic::{fence, Ordering};
+use core::sync::atomic::{fence, AtomicUsize, Ordering};
 
-/// Bytes of an event's ring buffer: the control page, and one page of records.
-pub const BUFFER_BYTES: usize = 2 * PAGE;
 /// `sample_type` of perf_event_attr: PERF_SAMPLE_TIME and PERF_SAMPLE_REGS_USER.
 pub const SAMPLE_TYPE: u64 = 1 << 2 | 1 << 12;
-/// `sample_regs_user` of perf_event_attr: PERF_REG_X86_AX and PERF_REG_X86_IP.
-pub const REGISTERS: u64 = 1 << 0 | 1 << 8;
+/// `sample_regs_user` of perf_event_attr: the register of a system call's result and the program counter, PERF_REG_X86_AX and
+/// PERF_REG_X86_IP or PERF_REG_ARM64_X0 and PERF_REG_ARM64_PC.
+pub const REGISTERS: u64 = 1 << 0 | if cfg!(target_arch = "x86_64") { 1 << 8 } else { 1 << 32 };
 
-pub(crate) const PAGE: usize = 4096;
 /// `data_head` in `perf_event_mmap_page`.
 pub(crate) const HEAD_OFFSET: usize = 1024;
 pub(crate) const RECORD_BYTES: u64 = 40;
@@ -30,8 +28,24 @@ const ABI_64: u64 = 2;
 /// machine.
 const MAX_DELIVERY_NS: u64 = 500_000;
 
-/// Number of records in a buffer.
-const RECORDS: u64 = PAGE as u64 / RECORD_BYTES;
+/// Bytes of a page of memory; kernels for AArch64 have pages of 4, 16 or 64 KiB.
+pub(crate) fn page_bytes() -> usize {
+    static BYTES: AtomicUsize = AtomicUsize::new(0);
+    match BYTES.load(Ordering::Relaxed) {
+        0 => {
+            // SAFETY: reads the auxiliary vector.
+            let bytes = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
+            BYTES.store(bytes, Ordering::Relaxed);
+            bytes
+        }
+        bytes => bytes,
+    }
+}
+
+/// Bytes of an event's ring buffer: the control page, and one page of records.
+pub fn buffer_bytes() -> usize {
+    2 * page_bytes()
+}
 
 /// Number of overflows of an event since it was opened. The kernel writes the record before it sends the signal
 /// (`__perf_event_overflow` in kernel/events/core.c), so an overflow is known even if its signal was merged with another
@@ -46,7 +60,7 @@ pub(crate) unsafe fn count(buffer: usize) -> u64 {
     head / RECORD_BYTES
 }
 
-/// The record of an overflow. Words: header, time, ABI, `rax`, `rip`.
+/// The record of an overflow. Words: header, time, ABI, the register of a system call's result, the program counter.
 pub(crate) struct OverflowRecord([u64; 5]);
 
 impl OverflowRecord {
@@ -56,16 +70,17 @@ impl OverflowRecord {
     /// As for [`count`]; the event has at least `number` overflows.
     pub unsafe fn read(buffer: usize, number: u64) -> Option<Self> {
         let start = number.checked_sub(1)? * RECORD_BYTES;
+        let page_bytes = page_bytes();
         let word = |index: usize| {
-            let offset = (start as usize + 8 * index) % PAGE;
-            // SAFETY: within the page of records, and aligned, since records consist of words.
-            unsafe { ((buffer + PAGE + offset) as *const u64).read_volatile() }
+            let offset = (start as usize + 8 * index) & (page_bytes - 1);
+            // SAFETY: within the page of records, whose size is a power of two, and aligned, since records consist of words.
+            unsafe { ((buffer + page_bytes + offset) as *const u64).read_volatile() }
         };
         let record = Self([0, 1, 2, 3, 4].map(word));
         // The kernel may have overwritten the record meanwhile.
         fence(Ordering::Acquire);
         // SAFETY: the caller's contract.
-        let is_kept = unsafe { count(buffer) } < number + RECORDS;
+        let is_kept = unsafe { count(buffer) } < number + page_bytes as u64 / RECORD_BYTES;
         (is_kept && record.0[0] & HEADER_MASK == SAMPLE_HEADER).then_some(record)
     }
 
@@ -74,10 +89,11 @@ impl OverflowRecord {
         self.0[1]
     }
 
-    /// `rax` and `rip` at the entry into the kernel, if the event overflowed in kernel mode.
+    /// The register of a system call's result and the program counter, as the thread will have them in user mode, if the event
+    /// overflowed in kernel mode.
     pub fn kernel_entry(&self) -> Option<(u64, u64)> {
-        let [header, _, abi, rax, rip] = self.0;
-        (header >> MODE_SHIFT & MODE_MASK == KERNEL_MODE && abi == ABI_64).then_some((rax, rip))
+        let [header, _, abi, result, pc] = self.0;
+        (header >> MODE_SHIFT & MODE_MASK == KERNEL_MODE && abi == ABI_64).then_some((result, pc))
     }
 
     /// Delivery time of the signal, from the overflow to `now_ns`; 0 if the signal was delayed by blocking or

@@ -378,8 +378,11 @@ fn the_handler_never_allocates_wherever_it_interrupts_an_allocating_thread() {
             if turn % 50 == 0 {
                 kept.clear();
                 // Draining allocates nothing either.
-                read +=
-                    inbox().ring().drain(inbox().ring().head(), &mut |_, sample| assert_eq!(sample.frames.len(), 20));
+                read += inbox().ring().drain(inbox().ring().head(), &mut |_, sample| {
+                    // CPU time of a tick that came late, as on a slow machine.
+                    let is_loss = sample.frames[0].as_reason() == Some(DropReason::LateTick);
+                    assert!(sample.frames.len() == 20 || is_loss, "{:?}", sample.frames);
+                });
             }
             if read >= 500 {
                 break;
