@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use spanprof_recorded_stack::{RecordedMemory, RecordedStack, RecordedWord};
-use spanprof_signal::RawFrame;
+use spanprof_signal::{RawFrame, USER_SPACE_END};
 
 use super::replay::{ReplayInputs, MAX_FRAMES};
 use crate::runtime::vm::raw_frame::{self, FrameKind};
@@ -115,7 +115,8 @@ fn change() -> impl Strategy<Value = Change> {
         any::<Index>().prop_map(Change::Other),
         any::<u64>().prop_map(Change::Any),
         any::<i8>().prop_map(Change::Near),
-        prop_oneof![Just(0), Just(u64::MAX), Just((1 << 47) - 1), Just(1 << 47)].prop_map(Change::Any),
+        prop_oneof![Just(0), Just(u64::MAX), Just(USER_SPACE_END as u64 - 1), Just(USER_SPACE_END as u64)]
+            .prop_map(Change::Any),
     ]
 }
 

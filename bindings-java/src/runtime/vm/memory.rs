@@ -1,17 +1,14 @@
 //! Guarded reads of memory that may be unmapped: of any memory for the stack walker ([`VmMemory`]), and of this process for
 //! everything else. Safe in handlers and on the drain thread.
 
-use spanprof_signal::{Memory, ProcessMemory};
-
-/// User-space addresses lie below this bound.
-const HIGHEST: usize = 1 << 47;
+use spanprof_signal::{Memory, ProcessMemory, USER_SPACE_END};
 
 /// Reads of HotSpot's structures in the memory of a process, or in a recording of it.
 pub trait VmMemory: Memory + Copy {
     /// The word at `address`; `None` outside user space.
     #[inline(always)]
     fn load(self, address: usize) -> Option<usize> {
-        if address >= HIGHEST {
+        if address >= USER_SPACE_END {
             return None;
         }
         self.word(address)
@@ -35,7 +32,7 @@ pub trait VmMemory: Memory + Copy {
     /// A pointer to a VM structure: word-aligned and not a small number.
     #[inline(always)]
     fn pointer(self, address: usize) -> Option<usize> {
-        self.load(address).filter(|pointer| pointer.is_multiple_of(8) && *pointer >= 4096 && *pointer < HIGHEST)
+        self.load(address).filter(|pointer| pointer.is_multiple_of(8) && *pointer >= 4096 && *pointer < USER_SPACE_END)
     }
 }
 

@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use spanprof_signal::{CheckedMemory, Memory};
+use spanprof_signal::{CheckedMemory, Memory, USER_SPACE_END};
 
 use super::builtin_ranges;
 use super::code_map::{CodeChange, CodeEvent, OF_MODULE, OF_PROCESS};
@@ -86,7 +86,7 @@ fn find_remapped_builtins(isolate: usize, builtins: EmbeddedBuiltins) -> usize {
     let of_isolate = CheckedMemory::default();
     let words = (0..ISOLATE_WORDS).map_while(|word| of_isolate.word(isolate + word * 8));
     // Several builtins begin alike: in Node.js 18, the first and the one after it.
-    let is_plausible = |address: &usize| *address > PAGE && *address < 1 << 47 && !builtins.contains(*address);
+    let is_plausible = |address: &usize| *address > PAGE && *address < USER_SPACE_END && !builtins.contains(*address);
     // V8 maps the copy at the begin of a page, or at the page offset of the program's. The tables contain thousands of
     // addresses with the alignment of code, and reading each of them would touch all builtins.
     let in_page = |address: &usize| address.is_multiple_of(PAGE) || address % PAGE == builtins.start % PAGE;

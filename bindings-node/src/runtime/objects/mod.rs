@@ -23,7 +23,7 @@ mod unlisted;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use spanprof_signal::{guarded, CheckedMemory, Memory};
+use spanprof_signal::{guarded, CheckedMemory, Memory, USER_SPACE_END};
 
 use super::small_buffers::SmallBytes;
 use super::v8::lookup;
@@ -382,7 +382,7 @@ fn line_starts_of(ends: impl ExactSizeIterator<Item = u64>, units: usize) -> Opt
 }
 
 fn is_object(word: u64) -> bool {
-    word & 3 == 1 && word > 4096 && word < 1 << 47
+    word & 3 == 1 && word > 4096 && word < USER_SPACE_END as u64
 }
 
 fn untagged(object: u64) -> Option<usize> {

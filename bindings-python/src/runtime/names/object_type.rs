@@ -17,7 +17,7 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
-use spanprof_signal::guarded;
+use spanprof_signal::{guarded, USER_SPACE_END};
 
 use super::code_info::text;
 use crate::runtime::interpreter::layout::{fixed, IntegerForm, InterpreterLayout};
@@ -165,7 +165,7 @@ impl ObjectTypes {
 
 /// The type of an object, if there is one at this address: the contents of a buffer may be any number, and no read may fault.
 fn type_of_unknown(object: usize) -> Option<usize> {
-    let may_be_address = object & 7 == 0 && (4096..1 << 47).contains(&object);
+    let may_be_address = object & 7 == 0 && (4096..USER_SPACE_END).contains(&object);
     may_be_address.then(|| guarded::read_u64_of_unknown(object + fixed::TYPE).map(|class| class as usize))?
 }
 

@@ -39,6 +39,6 @@ pub use signals::slot::{EnterOutcome, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD}
 pub use signals::{arm, forward, overflow, slot_clock, slot_table};
 pub use split_mix::Sequence;
 pub use walk::capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, PendingFrames, RawStack};
-pub use walk::memory::{CheckedMemory, Memory, ProcessMemory};
+pub use walk::memory::{CheckedMemory, Memory, ProcessMemory, USER_SPACE_END};
 pub use walk::published::{BorrowedValue, Published};
 pub use walk::{buffer_pool, exchange, guarded, self_walk, walk_fault};

@@ -4,6 +4,10 @@
 use crate::walk::guarded;
 use core::cell::Cell;
 
+/// User-space addresses lie below this bound, except those that a program requests above it (Documentation/arch/x86/x86_64/mm.rst and
+/// Documentation/arch/arm64/memory.rst in the kernel).
+pub const USER_SPACE_END: usize = if cfg!(target_arch = "x86_64") { 1 << 47 } else { 1 << 48 };
+
 /// Reads words of a process, or of a recording of one.
 pub trait Memory {
     /// The eight bytes at `address`, which need not be aligned. `None` when they cannot be read.
@@ -114,6 +118,13 @@ mod tests {
             assert!(Words.copy_80(&mut by_words, address) && ProcessMemory.copy_80(&mut at_once, address));
             assert_eq!((by_words, &at_once[..]), (at_once, &source[offset..offset + 80]));
         }
+    }
+
+    /// The kernel gives the highest addresses to the stack.
+    #[test]
+    fn the_stack_lies_below_the_end_of_user_space() {
+        let local = 0u8;
+        assert!((&raw const local as usize) < USER_SPACE_END, "{:p}", &raw const local);
     }
 
     #[test]
