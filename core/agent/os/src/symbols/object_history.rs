@@ -94,6 +94,13 @@ impl ObjectLifetime {
     fn is_loaded(&self) -> bool {
         self.positions.end == u64::MAX
     }
+
+    /// Whether it lies between two segments of the other one. On arm64 the dynamic linker's are 64 KiB apart, and the kernel maps its own
+    /// library (vDSO) there.
+    fn is_within(&self, other: &Self) -> bool {
+        let (inner, outer) = (&self.addresses, &other.addresses);
+        self.is_loaded() && other.is_loaded() && outer.start < inner.start && inner.end < outer.end
+    }
 }
 
 /// The objects of this process.
@@ -158,8 +165,9 @@ impl ObjectHistory {
     fn find(&self, pc: u64, position: u64) -> (CodeState, Option<Arc<ObjectIdentity>>) {
         let ran =
             |lifetime: &&ObjectLifetime| lifetime.addresses.contains(&pc) && lifetime.positions.contains(&position);
-        let mut lifetimes = self.lifetimes.iter().filter(ran);
-        match (lifetimes.next(), lifetimes.next()) {
+        let lifetimes = || self.lifetimes.iter().filter(ran);
+        let mut innermost = lifetimes().filter(|lifetime| !lifetimes().any(|other| other.is_within(lifetime)));
+        match (innermost.next(), innermost.next()) {
             (None, _) => (CodeState::Loaded, None),
             (Some(ObjectLifetime { object: Some(object), .. }), None) if object.is_program => {
                 (CodeState::Program, Some(object.clone()))
@@ -360,6 +368,21 @@ mod tests {
         let replaced = history(&[(100, 0, &[7]), (200, 1, &[]), (300, 1, &[8])]);
         assert_eq!([ran(&replaced, 150), ran(&replaced, 300)], [(CodeState::Unloaded, 7), (CodeState::Loaded, 8)]);
         assert_eq!(replaced.find(5, 300).0, CodeState::Program);
+    }
+
+    #[test]
+    fn the_library_of_the_kernel_may_lie_between_two_segments_of_the_dynamic_linker() {
+        let mut history = ObjectHistory { counts: None, lifetimes: Vec::new(), head: 0 };
+        let object = |addresses, first_page| ObjectIdentity {
+            addresses,
+            path: PathBuf::new(),
+            first_page,
+            is_program: first_page == 0,
+        };
+        let objects = vec![object(0..10, 0), object(23..26, 1), object(20..30, 2)];
+        history.note(LoaderCounts::default(), objects, 5, 20);
+        assert_eq!(ran(&history, 7), (CodeState::Loaded, 1));
+        assert_eq!(history.find(27, 7).1.map(|object| object.first_page), Some(2));
     }
 
     #[test]
