@@ -42,7 +42,7 @@ final class BridgeLoader extends ClassLoader {
             if (in == null) {
                 throw new ClassNotFoundException(name);
             }
-            byte[] file = in.readAllBytes();
+            byte[] file = NativeLibrary.read(in, Integer.MAX_VALUE);
             if (!prefix.isEmpty()) {
                 file = new ClassPatch(file).renamed(this::relocated);
             }

@@ -1,23 +1,22 @@
 package io.spanprof;
 
 import java.io.IOException;
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.channels.SeekableByteChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
-import java.nio.file.OpenOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
+import java.util.EnumSet;
 import java.util.Set;
 
 /** The value and the profile of captured work; see {@link Spanprof#capture}. */
 public final class Capture<T> {
-    private static final Set<OpenOption> REPLACE =
-            Set.of(StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING);
+    private static final Set<StandardOpenOption> REPLACE =
+            EnumSet.of(StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING);
     private static final FileAttribute<?> OWNER_ONLY =
             PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"));
 
@@ -37,12 +36,15 @@ public final class Capture<T> {
         }
     }
 
+    /** A lock keeps the object reachable (JLS 12.6.1). Java 8 has no {@code Reference.reachabilityFence}. */
+    private synchronized void keepReachable() {}
+
     private byte[] profile(int format) {
         try {
             byte[] profile = number == 0 ? null : Native.captured(number, format);
             return profile == null ? new byte[0] : profile;
         } finally {
-            Reference.reachabilityFence(this);
+            keepReachable();
         }
     }
 
@@ -109,7 +111,7 @@ public final class Capture<T> {
         try {
             return number != 0 && Native.sendCapture(number, nanos);
         } finally {
-            Reference.reachabilityFence(this);
+            keepReachable();
         }
     }
 }

@@ -5,7 +5,6 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
-import java.util.Arrays;
 import java.util.function.UnaryOperator;
 
 /**
@@ -307,9 +306,9 @@ final class ClassPatch {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         putU2(8, count);
         out.write(file, 0, poolEnd);
-        out.writeBytes(addedBytes.toByteArray());
-        out.writeBytes(Arrays.copyOfRange(file, poolEnd, until));
-        out.writeBytes(inserted);
+        out.write(addedBytes.toByteArray(), 0, addedBytes.size());
+        out.write(file, poolEnd, until - poolEnd);
+        out.write(inserted, 0, inserted.length);
         out.write(file, from, file.length - from);
         return out.toByteArray();
     }

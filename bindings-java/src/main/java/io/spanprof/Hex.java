@@ -1,7 +1,5 @@
 package io.spanprof;
 
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 
@@ -14,7 +12,6 @@ final class Hex {
     static final int SPAN_DIGITS = 16;
 
     private static final boolean IS_LITTLE = ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
-    private static final VarHandle EIGHT = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
     /** One bit in each of eight bytes. */
     private static final long ONES = 0x0101010101010101L;
     private static final long HIGH_BITS = 0x80 * ONES;
@@ -33,7 +30,7 @@ final class Hex {
         }
         long nonZero = 0;
         for (int i = 0; i < count; i += 8) {
-            long eight = (long) EIGHT.get(digits, i);
+            long eight = LaterApi.littleEndianLong(digits, i);
             if (!areDigits(eight)) {
                 return false;
             }
@@ -44,7 +41,7 @@ final class Hex {
 
     /** The word of the sixteen digits from an index on. */
     static long word(byte[] digits, int from) {
-        long bytes = bytes((long) EIGHT.get(digits, from)) | bytes((long) EIGHT.get(digits, from + 8)) << 32;
+        long bytes = bytes(LaterApi.littleEndianLong(digits, from)) | bytes(LaterApi.littleEndianLong(digits, from + 8)) << 32;
         return IS_LITTLE ? bytes : Long.reverseBytes(bytes);
     }
 

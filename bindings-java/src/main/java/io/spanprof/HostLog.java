@@ -2,17 +2,20 @@ package io.spanprof;
 
 import java.util.List;
 import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 
 /**
- * Forwards the profiler's log lines to the program's logger: {@link System.Logger} {@code spanprof}, or the one set by
- * {@link Spanprof#setLogger}. Lines go to {@code System.err} until the program uses the JDK's logging. Not here: the thread that
+ * Forwards the profiler's log lines to the program's logger: that of the JDK ({@link JdkLogger}), or the one set by {@link
+ * Spanprof#setLogger}. Lines go to {@code System.err} until the program uses the JDK's logging. Not here: the thread that
  * waits for lines ({@link LogThread}).
  */
 final class HostLog {
     private static final String JDK_LOGGING = "java.util.logging.LogManager";
     private static final long END_MILLIS = 2_000;
-    private static volatile System.Logger customLogger;
+    /** Receivers of lines set by the program; null for the default. */
+    private static volatile Consumer<String> customInfo;
+    private static volatile Consumer<String> customWarning;
     /** Whether the VM shuts down: the JDK's own shutdown hook removes the handlers of its loggers, and their levels. */
     private static volatile boolean programEnds;
     /** Whether the JDK's logger lets information pass, when it was last read before the VM shut down. */
@@ -20,19 +23,20 @@ final class HostLog {
 
     private HostLog() {}
 
-    static void setLogger(System.Logger logger) {
-        customLogger = logger;
+    static void setLogger(Consumer<String> info, Consumer<String> warn) {
+        customInfo = info;
+        customWarning = warn;
     }
 
     static void warn(String line) {
-        logPrivileged(System.Logger.Level.WARNING, line);
+        logPrivileged(true, line);
     }
 
     /** Reads the level of the JDK's logger. Does not load the JDK's logging: an agent would do so before the program configures it. */
     static void readLevel() {
         try {
-            if (customLogger == null && !programEnds && isLoaded(JDK_LOGGING)) {
-                logsInformation = System.getLogger("spanprof").isLoggable(System.Logger.Level.INFO);
+            if (customInfo == null && !programEnds && isLoaded(JDK_LOGGING)) {
+                logsInformation = JdkLogger.isLoggable(false);
             }
         } catch (RuntimeException | Error failed) {
             return;
@@ -61,15 +65,13 @@ final class HostLog {
         byte[] earlier = Native.holdLog();
         call.getAsBoolean();
         byte[] last = Native.heldLines();
-        Thread thread = new Thread(null, null, "spanprof-log", 256 * 1024, false) {
+        Thread thread = LaterApi.newThread("spanprof-log", new Runnable() {
             @Override
             public void run() {
                 log(earlier);
                 log(last);
             }
-        };
-        thread.setDaemon(true);
-        thread.setContextClassLoader(null);
+        });
         thread.start();
         try {
             thread.join(END_MILLIS);
@@ -79,36 +81,36 @@ final class HostLog {
     }
 
     /** Logs with the permissions of the JAR; to standard error if a security policy denies it. */
-    private static void logPrivileged(System.Logger.Level level, String line) {
+    private static void logPrivileged(boolean isWarning, String line) {
         try {
             Privileged.call(new Supplier<Void>() {
                 @Override
                 public Void get() {
-                    log(level, line);
+                    log(isWarning, line);
                     return null;
                 }
             });
         } catch (SecurityException denied) {
-            System.err.println(level + ": " + line);
+            print(isWarning, line);
         }
     }
 
     /** Exceptions of the program's logger are ignored. */
-    private static void log(System.Logger.Level level, String line) {
+    private static void log(boolean isWarning, String line) {
         try {
-            if (customLogger == null && !usesJdkLogging()) {
-                System.err.println(level + ": " + line);
-                return;
-            }
-            System.Logger logger = customLogger != null ? customLogger : System.getLogger("spanprof");
-            if (programEnds && isJdkLogger(logger) && (level == System.Logger.Level.WARNING || !hasLoggingConfiguration())) {
-                if (logger.isLoggable(level) && (level == System.Logger.Level.WARNING || logsInformation)) {
-                    System.err.println(level + ": " + line);
+            Consumer<String> custom = isWarning ? customWarning : customInfo;
+            if (custom != null) {
+                custom.accept(line);
+            } else if (!usesJdkLogging()) {
+                print(isWarning, line);
+            } else if (programEnds && JdkLogger.isOfJdk() && (isWarning || !hasLoggingConfiguration())) {
+                if (JdkLogger.isLoggable(isWarning) && (isWarning || logsInformation)) {
+                    print(isWarning, line);
                 }
-                return;
+            } else {
+                JdkLogger.log(isWarning, line);
+                readLevel();
             }
-            logger.log(level, line);
-            readLevel();
         } catch (SecurityException denied) {
             throw denied;
         } catch (RuntimeException | Error failed) {
@@ -139,9 +141,8 @@ final class HostLog {
                 || System.getProperty("java.util.logging.config.class") != null;
     }
 
-    private static boolean isJdkLogger(System.Logger logger) {
-        return Object.class.getModule().equals(logger.getClass().getModule())
-                || "java.logging".equals(logger.getClass().getModule().getName());
+    private static void print(boolean isWarning, String line) {
+        System.err.println((isWarning ? "WARNING: " : "INFO: ") + line);
     }
 
     static void log(byte[] packed) {
@@ -150,8 +151,7 @@ final class HostLog {
         }
         List<String> lines = Packed.unpack(packed);
         for (int i = 0; i + 1 < lines.size(); i += 2) {
-            boolean isInfo = !lines.get(i).equals("warning");
-            logPrivileged(isInfo ? System.Logger.Level.INFO : System.Logger.Level.WARNING, lines.get(i + 1));
+            logPrivileged(lines.get(i).equals("warning"), lines.get(i + 1));
         }
     }
 }

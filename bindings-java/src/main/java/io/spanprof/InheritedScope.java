@@ -1,10 +1,6 @@
 package io.spanprof;
 
 import java.nio.LongBuffer;
-import java.util.Iterator;
-import java.util.Set;
-import java.util.concurrent.ForkJoinPool;
-import java.util.concurrent.ThreadFactory;
 
 /**
  * Context that a new thread, platform or virtual, inherits from its creator if {@code inheritThreads} is set. A thread
@@ -16,20 +12,15 @@ import java.util.concurrent.ThreadFactory;
  */
 final class InheritedScope {
     private static final long[] EMPTY = {};
-    /** Upper bound of the frames searched for a factory. */
-    private static final int MAX_FRAMES = 64;
-    /** Executors that create one thread per task; by name, since older Java versions lack them. */
-    private static final Set<String> THREAD_PER_TASK = Set.of("java.util.concurrent.ThreadPerTaskExecutor",
-            "java.util.concurrent.StructuredTaskScope", "java.util.concurrent.StructuredTaskScopeImpl");
 
-    private static final ThreadLocal<long[]> INHERITED = new InheritableThreadLocal<>() {
+    private static final ThreadLocal<long[]> INHERITED = new InheritableThreadLocal<long[]>() {
         @Override
         protected long[] childValue(long[] own) {
             try {
                 LongBuffer words = ThreadScope.existing();
                 boolean hasContext = words != null && ThreadScope.isOpen(words);
                 boolean isInherited = hasContext && Native.inherit(InheritedScope.class)
-                        && !CreationStack.WALKER.walk(frames -> isPooled(frames.limit(MAX_FRAMES).iterator()));
+                        && !OfCreation.STACK.isPooled();
                 return isInherited ? ThreadScope.words(words) : EMPTY;
             } catch (RuntimeException | Error failed) {
                 // An exception here would stop the program from creating the thread.
@@ -71,38 +62,10 @@ final class InheritedScope {
         }
     }
 
-    /** Whether a factory creates the thread, and its caller does not create one thread per task. */
-    private static boolean isPooled(Iterator<StackWalker.StackFrame> frames) {
-        boolean isPooled = false;
-        boolean wasFactory = false;
-        while (frames.hasNext()) {
-            StackWalker.StackFrame frame = frames.next();
-            if (isFactory(frame)) {
-                isPooled = true;
-                wasFactory = true;
-            } else if (wasFactory) {
-                if (THREAD_PER_TASK.contains(frame.getClassName())) {
-                    return false;
-                }
-                wasFactory = false;
-            }
-        }
-        return isPooled;
-    }
-
-    private static boolean isFactory(StackWalker.StackFrame frame) {
-        Class<?> type = frame.getDeclaringClass();
-        return frame.getMethodName().equals("newThread")
-                && (ThreadFactory.class.isAssignableFrom(type)
-                        || ForkJoinPool.ForkJoinWorkerThreadFactory.class.isAssignableFrom(type));
-    }
-
     /** Initialized only if threads inherit: a security policy may deny it. */
-    private static final class CreationStack {
-        /** A lambda factory has a hidden frame. */
-        static final StackWalker WALKER = Privileged.call(() -> StackWalker.getInstance(
-                Set.of(StackWalker.Option.RETAIN_CLASS_REFERENCE, StackWalker.Option.SHOW_HIDDEN_FRAMES)));
+    private static final class OfCreation {
+        static final CreationStack STACK = Privileged.call(CreationStack::new);
 
-        private CreationStack() {}
+        private OfCreation() {}
     }
 }

@@ -48,11 +48,11 @@ final class LabelSets {
         }
         long pair = parent << BITS | child;
         int slot = slot(Long.hashCode(pair), MERGE_ENTRIES);
-        long first = MERGES.getOpaque(slot);
+        long first = MERGES.get(slot);
         if (first >>> BITS == pair) {
             return first & (1 << BITS) - 1;
         }
-        long second = MERGES.getOpaque(slot ^ 1);
+        long second = MERGES.get(slot ^ 1);
         if (second >>> BITS == pair) {
             return second & (1 << BITS) - 1;
         }
@@ -70,8 +70,8 @@ final class LabelSets {
         boolean isMerged = Native.merge(words, new long[] {child, 0, 0, 0, 0});
         long result = words[0];
         if (isMerged && (parent | child | result) >>> BITS == 0) {
-            MERGES.setOpaque(slot ^ 1, before);
-            MERGES.setOpaque(slot, (parent << BITS | child) << BITS | result);
+            MERGES.lazySet(slot ^ 1, before);
+            MERGES.lazySet(slot, (parent << BITS | child) << BITS | result);
         }
         return result;
     }
@@ -91,7 +91,15 @@ final class LabelSets {
     }
 
     private static boolean isOf(CachedSet cached, String[] texts, int count) {
-        return Arrays.equals(cached.texts, 0, cached.texts.length, texts, 0, count);
+        if (cached.texts.length != count) {
+            return false;
+        }
+        for (int i = 0; i < count; i++) {
+            if (!cached.texts[i].equals(texts[i])) {
+                return false;
+            }
+        }
+        return true;
     }
 
     private static long setUncached(String[] texts, int count, int slot, CachedSet before) {

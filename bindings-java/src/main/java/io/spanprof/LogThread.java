@@ -17,14 +17,12 @@ final class LogThread {
     static synchronized void begin() {
         requests++;
         if (!isRunning) {
-            Thread thread = new Thread(null, null, "spanprof-log", 256 * 1024, false) {
+            Thread thread = LaterApi.newThread("spanprof-log", new Runnable() {
                 @Override
                 public void run() {
                     forwardLines();
                 }
-            };
-            thread.setDaemon(true);
-            thread.setContextClassLoader(null);
+            });
             try {
                 thread.start();
                 isRunning = true;

@@ -1,5 +1,6 @@
 package io.spanprof;
 
+import java.io.ByteArrayOutputStream;
 import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.io.FilterInputStream;
@@ -11,6 +12,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.Paths;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -46,7 +48,7 @@ final class NativeLibrary {
     private static volatile boolean isLoaded;
     private static volatile boolean isAttempted;
 
-    private static final Supplier<Boolean> IS_PUBLISHED = new Supplier<>() {
+    private static final Supplier<Boolean> IS_PUBLISHED = new Supplier<Boolean>() {
         @Override
         public Boolean get() {
             return System.getProperty(INSTANCE_PROPERTY) != null;
@@ -86,7 +88,7 @@ final class NativeLibrary {
     static synchronized boolean load() {
         if (!isAttempted) {
             try {
-                isLoaded = Privileged.call(new Supplier<>() {
+                isLoaded = Privileged.call(new Supplier<Boolean>() {
                     @Override
                     public Boolean get() {
                         return loadOnce();
@@ -181,7 +183,7 @@ final class NativeLibrary {
         Path file = privateDirectory.resolve(OPENER);
         try {
             try (InputStream opener = openResource(OPENER); OutputStream out = new FileOutputStream(file.toFile())) {
-                opener.transferTo(out);
+                out.write(read(opener, Integer.MAX_VALUE));
             }
             System.load(file.toString());
         } finally {
@@ -197,7 +199,7 @@ final class NativeLibrary {
                 return false;
             }
             // The VM and the dynamic linker identify libraries by path: this path is unique.
-            Files.createSymbolicLink(link, Path.of("/proc/self/fd/" + descriptor));
+            Files.createSymbolicLink(link, Paths.get("/proc/self/fd/" + descriptor));
             System.load(link.toString());
             return true;
         } catch (IOException | UnsupportedOperationException | UnsatisfiedLinkError notFromMemory) {
@@ -242,6 +244,18 @@ final class NativeLibrary {
         try (InputStream opener = openResource(OPENER)) {
             return opener != null;
         }
+    }
+
+    /** The rest of a stream, up to {@code maxBytes}. */
+    static byte[] read(InputStream in, int maxBytes) throws IOException {
+        ByteArrayOutputStream all = new ByteArrayOutputStream();
+        byte[] part = new byte[Math.min(maxBytes, 16 * 1024)];
+        int count = 0;
+        while (all.size() < maxBytes && count >= 0) {
+            all.write(part, 0, count);
+            count = in.read(part, 0, Math.min(part.length, maxBytes - all.size()));
+        }
+        return all.toByteArray();
     }
 
     /** The JAR's file of that name for this platform; null if there is none. */
@@ -298,11 +312,11 @@ final class NativeLibrary {
         String configured = configuredDirectory();
         String preferred = configured != null ? configured : pyroscopeDirectory;
         if (preferred != null) {
-            directories.add(Path.of(preferred));
+            directories.add(Paths.get(preferred));
         }
-        directories.add(Path.of(System.getProperty("java.io.tmpdir", "/tmp")));
+        directories.add(Paths.get(System.getProperty("java.io.tmpdir", "/tmp")));
         // A file system in memory, for machines whose temporary directory is read-only or mounted noexec.
-        directories.add(Path.of("/dev/shm"));
+        directories.add(Paths.get("/dev/shm"));
         return directories;
     }
 
@@ -318,7 +332,7 @@ final class NativeLibrary {
     /** The library beside one of the extensions, or in a directory of them, that OpenTelemetry's agent was given. */
     static Path besideExtension(String locations) {
         for (String location : locations == null ? new String[0] : locations.split(",")) {
-            Path extension = Path.of(location);
+            Path extension = Paths.get(location);
             Path beside = readable(Files.isDirectory(extension) ? extension.resolve(FILE) : extension.resolveSibling(FILE));
             if (beside != null) {
                 return beside;
@@ -334,7 +348,7 @@ final class NativeLibrary {
     /** The JAR, or the directory of the classes; null for other class sources. */
     private static Path jar() {
         try {
-            return Path.of(NativeLibrary.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+            return Paths.get(NativeLibrary.class.getProtectionDomain().getCodeSource().getLocation().toURI());
         } catch (SecurityException denied) {
             throw denied;
         } catch (Exception unknown) {
@@ -360,7 +374,7 @@ final class NativeLibrary {
     /** Whether the VM runs with musl: its loader is mapped, whatever other loaders the file system has. */
     private static boolean hasMusl() {
         try (InputStream maps = new FileInputStream("/proc/self/maps")) {
-            return new String(maps.readAllBytes(), StandardCharsets.ISO_8859_1).contains("/ld-musl-");
+            return new String(read(maps, Integer.MAX_VALUE), StandardCharsets.ISO_8859_1).contains("/ld-musl-");
         } catch (IOException unreadable) {
             return false;
         }

@@ -5,6 +5,7 @@ import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 
 /**
@@ -75,12 +76,12 @@ public final class PprofHandler {
         }
         byte[] answer = null;
         if (NativeLibrary.isLoaded()) {
-            List<String> head = new ArrayList<>(List.of(method, path, below, query == null ? "" : query));
+            List<String> head = new ArrayList<>(Arrays.asList(method, path, below, query == null ? "" : query));
             head.addAll(headers);
             answer = Native.pull(Packed.pack(head), body);
         }
         if (answer == null) {
-            return new Response(503, List.of(), "the profiler is not running\n".getBytes(StandardCharsets.UTF_8));
+            return new Response(503, Collections.emptyList(), "the profiler is not running\n".getBytes(StandardCharsets.UTF_8));
         }
         int headEnd = Integer.BYTES + ByteBuffer.wrap(answer).order(ByteOrder.BIG_ENDIAN).getInt();
         List<String> head = Packed.unpack(Arrays.copyOfRange(answer, Integer.BYTES, headEnd));

@@ -10,7 +10,7 @@ import java.util.function.Supplier;
  * class loaders.
  */
 final class Privileged {
-    private static final boolean HAS_PERMISSIONS = Runtime.version().feature() < 24;
+    private static final boolean HAS_PERMISSIONS = LaterApi.feature() < 24;
 
     private Privileged() {}
 

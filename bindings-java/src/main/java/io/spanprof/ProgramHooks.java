@@ -5,6 +5,7 @@ import java.io.InputStream;
 import java.net.URL;
 import java.net.URLConnection;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Enumeration;
 import java.util.List;
@@ -62,11 +63,11 @@ public final class ProgramHooks implements Consumer<Object> {
         @Override
         public Enumeration<URL> getResources(String name) throws IOException {
             List<URL> urls = Collections.list(super.getResources(name));
-            for (URL url : name.startsWith(SERVICES) ? List.copyOf(urls) : List.<URL>of()) {
+            for (URL url : name.startsWith(SERVICES) ? new ArrayList<>(urls) : Collections.<URL>emptyList()) {
                 URLConnection connection = url.openConnection();
                 connection.setUseCaches(false);
                 try (InputStream in = connection.getInputStream()) {
-                    if (new String(in.readNBytes(PACKAGE.length()), StandardCharsets.UTF_8).equals(PACKAGE)) {
+                    if (new String(NativeLibrary.read(in, PACKAGE.length()), StandardCharsets.UTF_8).equals(PACKAGE)) {
                         urls.remove(url);
                     }
                 }

@@ -9,14 +9,13 @@ final class ShutdownHook {
     static synchronized void install() {
         HostLog.readLevel();
         if (hook == null) {
-            Thread thread = new Thread(null, null, "spanprof-end", 256 * 1024, false) {
+            Thread thread = LaterApi.newThread("spanprof-end", new Runnable() {
                 @Override
                 public void run() {
                     HostLog.programEnds();
                     HostLog.loggingAtEnd(() -> Native.stop(true));
                 }
-            };
-            thread.setContextClassLoader(null);
+            });
             try {
                 Runtime.getRuntime().addShutdownHook(thread);
                 hook = thread;

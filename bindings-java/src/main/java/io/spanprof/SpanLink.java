@@ -3,6 +3,8 @@ package io.spanprof;
 import java.lang.reflect.Method;
 import java.nio.LongBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -99,7 +101,7 @@ public final class SpanLink {
         if (NativeLibrary.isLoaded()) {
             long[] words = Scope.currentWords();
             setRoot(word(spanId), words[4] == 0 ? word(spanId) : words[4]);
-            Native.beginRootSpan(words, Packed.pack(List.of(traceId, spanId)));
+            Native.beginRootSpan(words, Packed.pack(Arrays.asList(traceId, spanId)));
         }
     }
 
@@ -139,7 +141,7 @@ public final class SpanLink {
             String traceId, String spanId, long nanos, String name, String method, String route, boolean isError) {
         ROOTS.remove(word(spanId));
         if (NativeLibrary.isLoaded()) {
-            Native.endRootSpan(Packed.pack(List.of(traceId, spanId, name, method, route)), nanos, isError);
+            Native.endRootSpan(Packed.pack(Arrays.asList(traceId, spanId, name, method, route)), nanos, isError);
         }
     }
 
@@ -151,7 +153,7 @@ public final class SpanLink {
      */
     public static long beginRequest(String traceId, String spanId) {
         return NativeLibrary.isLoaded()
-                ? Native.beginRequest(Scope.currentWords(), Packed.pack(List.of(traceId, spanId)))
+                ? Native.beginRequest(Scope.currentWords(), Packed.pack(Arrays.asList(traceId, spanId)))
                 : 0;
     }
 
@@ -188,7 +190,7 @@ public final class SpanLink {
 
     /** Keys of the profiles that are on; empty if the profiler does not run. */
     public static List<String> profileTypes() {
-        return NativeLibrary.isLoaded() ? Packed.unpack(Native.profileTypes()) : List.of();
+        return NativeLibrary.isLoaded() ? Packed.unpack(Native.profileTypes()) : Collections.emptyList();
     }
 
     /** Activates this span on the calling thread again. */

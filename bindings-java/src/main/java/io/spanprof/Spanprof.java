@@ -2,6 +2,7 @@ package io.spanprof;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -64,7 +65,7 @@ public final class Spanprof {
                 return false;
             }
             wasRunning = isRunning();
-            return Privileged.call(new Supplier<>() {
+            return Privileged.call(new Supplier<Boolean>() {
                 @Override
                 public Boolean get() {
                     return startLoaded(config, application);
@@ -94,7 +95,7 @@ public final class Spanprof {
     }
 
     private static boolean startLoaded(SpanprofConfig config, Object application) {
-        if (Spanprof.class.getModule().isNamed()) {
+        if (LaterApi.isInNamedModule(Spanprof.class)) {
             SpanLink.ofModulePath();
         }
         byte[] programName = programName().getBytes(StandardCharsets.UTF_8);
@@ -102,8 +103,8 @@ public final class Spanprof {
         List<String> outcome = Packed.unpack(Native.start(json(config), programName, variables, application));
         LogThread.begin();
         check(outcome);
-        boolean isRunning = outcome.equals(List.of("running"));
-        if (isRunning || outcome.equals(List.of("disabled"))) {
+        boolean isRunning = outcome.equals(Collections.singletonList("running"));
+        if (isRunning || outcome.equals(Collections.singletonList("disabled"))) {
             ShutdownHook.install();
         }
         return isRunning;
@@ -158,7 +159,7 @@ public final class Spanprof {
             }
             List<String> outcome = Packed.unpack(Native.update(json(changes)));
             check(outcome);
-            return outcome.equals(List.of("changed"));
+            return outcome.equals(Collections.singletonList("changed"));
         } catch (SpanprofException impossible) {
             throw impossible;
         } catch (RuntimeException | Error failure) {
@@ -170,7 +171,7 @@ public final class Spanprof {
     public static Map<String, Object> stats() {
         Map<String, Object> stats = new LinkedHashMap<>();
         try {
-            List<String> entries = NativeLibrary.isLoaded() ? Packed.unpack(Native.stats()) : List.of();
+            List<String> entries = NativeLibrary.isLoaded() ? Packed.unpack(Native.stats()) : Collections.emptyList();
             for (int i = 0; i + 2 < entries.size(); i += 3) {
                 String value = entries.get(i + 2);
                 stats.put(entries.get(i), entries.get(i + 1).equals("count") ? Long.valueOf(value) : value);
@@ -191,11 +192,12 @@ public final class Spanprof {
     }
 
     /**
-     * Sets the logger for the profiler's lines, of levels INFO and WARNING. Null restores the default, {@link
-     * System.Logger} {@code spanprof}.
+     * Sets the receivers of the profiler's lines of information and of its warnings, such as {@code logger::info} and {@code
+     * logger::warn}. Null restores the default: {@code System.Logger} {@code spanprof}, or in Java 8 the one of {@code
+     * java.util.logging}.
      */
-    public static void setLogger(System.Logger logger) {
-        HostLog.setLogger(logger);
+    public static void setLogger(Consumer<String> info, Consumer<String> warn) {
+        HostLog.setLogger(info, warn);
     }
 
     /** Labels every sample of this thread until the scope is closed; use it in {@code try (…)}. */

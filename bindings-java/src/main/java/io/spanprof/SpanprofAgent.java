@@ -1,13 +1,10 @@
 package io.spanprof;
 
-import io.spanprof.entry.JavaSupport;
 import java.lang.instrument.Instrumentation;
-import java.lang.reflect.InvocationTargetException;
 
 /**
  * {@code -javaagent:spanprof.jar=serviceName=checkout,sampleRate=99}: starts the profiler before the program. A failure to
- * start is logged as one warning; the program continues. Compiled for Java 8, so that older VMs can load this class and
- * report that they are not supported.
+ * start is logged as one warning; the program continues.
  */
 public final class SpanprofAgent {
     private SpanprofAgent() {}
@@ -24,16 +21,20 @@ public final class SpanprofAgent {
 
     /** An exception thrown from here would end the VM. */
     private static void start(String settings, Instrumentation instrumentation) {
-        if (!JavaSupport.isSupported()) {
-            return;
-        }
         try {
-            Class.forName("io.spanprof.AgentStart").getDeclaredMethod("start", String.class, Instrumentation.class)
-                    .invoke(null, settings, instrumentation);
-        } catch (InvocationTargetException failure) {
-            JavaSupport.decline(String.valueOf(failure.getCause()));
+            SpanprofConfig.Builder config = SpanprofConfig.builder();
+            if (settings != null) {
+                // The library parses them, as for the native agent.
+                config.set("agentOptions", settings);
+            }
+            if (Spanprof.start(config.build(), SpanprofAgent.class) && Native.followsRequests()) {
+                ProgramTransformer.install(instrumentation);
+                TracerProviders.searchLoaded(instrumentation);
+            }
+        } catch (SpanprofException failure) {
+            HostLog.warn("spanprof: this process is not profiled: " + failure.getMessage());
         } catch (Throwable failure) {
-            JavaSupport.decline(String.valueOf(failure));
+            HostLog.warn("spanprof: this process is not profiled: " + failure);
         }
     }
 }

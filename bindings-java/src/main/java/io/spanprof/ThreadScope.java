@@ -1,6 +1,5 @@
 package io.spanprof;
 
-import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.LongBuffer;
@@ -137,14 +136,14 @@ final class ThreadScope {
 
     /** Whether the first word is as it was in a scope: no scope is open inside it, and none has ended around it. */
     static boolean isInnermost(LongBuffer buffer, long state) {
-        VarHandle.storeStoreFence();
+        LaterApi.storeStoreFence();
         return state(buffer) == state;
     }
 
     static void write(LongBuffer buffer, long state, long labelSet, long traceHigh, long traceLow, long span, long root) {
         buffer.put(0, 0);
         // The handler runs on this thread: only compiler reordering must be prevented.
-        VarHandle.storeStoreFence();
+        LaterApi.storeStoreFence();
         begin(buffer, state, labelSet, traceHigh, traceLow, span, root);
     }
 
@@ -155,7 +154,7 @@ final class ThreadScope {
         buffer.put(3, traceLow);
         buffer.put(4, span);
         buffer.put(5, root);
-        VarHandle.storeStoreFence();
+        LaterApi.storeStoreFence();
         putState(buffer, state);
     }
 
@@ -172,7 +171,7 @@ final class ThreadScope {
 
     static void putState(LongBuffer buffer, long state) {
         buffer.put(0, state);
-        VarHandle.storeStoreFence();
+        LaterApi.storeStoreFence();
     }
 
     /**

@@ -1,7 +1,7 @@
 package io.spanprof;
 
 import java.io.IOException;
-import java.nio.file.Path;
+import java.nio.file.Paths;
 
 /**
  * {@code java -cp spanprof.jar io.spanprof.Unpack DIRECTORY} unpacks the library into a directory. It is used for {@code
@@ -19,7 +19,7 @@ final class Unpack {
             System.exit(2);
         }
         try {
-            System.out.println(NativeLibrary.unpackInto(Path.of(arguments[0]).toAbsolutePath()));
+            System.out.println(NativeLibrary.unpackInto(Paths.get(arguments[0]).toAbsolutePath()));
         } catch (IOException | RuntimeException | UnsatisfiedLinkError failure) {
             System.err.println("spanprof: the library cannot be unpacked into " + arguments[0] + ": " + failure);
             System.exit(1);

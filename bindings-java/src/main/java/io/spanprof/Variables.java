@@ -1,11 +1,13 @@
 package io.spanprof;
 
-import java.io.FileReader;
+import java.io.FileInputStream;
 import java.io.IOException;
+import java.io.InputStreamReader;
 import java.io.Reader;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.Paths;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Properties;
@@ -23,7 +25,7 @@ final class Variables {
     private Variables() {}
 
     static Map<String, String> read() {
-        return read(System.getProperties(), System.getenv(), Path.of(""));
+        return read(System.getProperties(), System.getenv(), Paths.get(""));
     }
 
     static Map<String, String> read(Properties properties, Map<String, String> environment, Path workingDirectory) {
@@ -32,7 +34,7 @@ final class Variables {
         String file = overrides.getOrDefault(FILE, environment.get(FILE));
         Path defaultFile = workingDirectory.resolve(DEFAULT_FILE);
         if (file != null || Files.isReadable(defaultFile)) {
-            all.putAll(variables(load(file != null ? Path.of(file) : defaultFile)));
+            all.putAll(variables(load(file != null ? Paths.get(file) : defaultFile)));
             all.keySet().removeAll(environment.keySet());
         }
         all.putAll(overrides);
@@ -59,7 +61,7 @@ final class Variables {
     private static Properties load(Path file) {
         Properties properties = new Properties();
         // Not by a channel: its first use loads libraries, and where that fails, the program has no channels.
-        try (Reader text = new FileReader(file.toFile(), StandardCharsets.UTF_8)) {
+        try (Reader text = new InputStreamReader(new FileInputStream(file.toFile()), StandardCharsets.UTF_8)) {
             properties.load(text);
         } catch (IOException | IllegalArgumentException failure) {
             HostLog.warn("spanprof: " + file + " cannot be read and is ignored: " + failure);

@@ -15,7 +15,7 @@ final class WebServers {
     private static final String FILTER = "io.spanprof.servlet.ExchangeFilter";
 
     /** The method {@code begin} of the filter for a class of requests; null if the class is of no servlet API. */
-    private static final ClassValue<MethodHandle> BEGIN = new ClassValue<>() {
+    private static final ClassValue<MethodHandle> BEGIN = new ClassValue<MethodHandle>() {
         @Override
         protected MethodHandle computeValue(Class<?> request) {
             for (String name : new String[] {"SpanprofFilter", "JavaxSpanprofFilter"}) {

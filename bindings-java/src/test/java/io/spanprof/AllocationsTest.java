@@ -29,7 +29,7 @@ class AllocationsTest {
     @ParameterizedTest
     @CsvSource({"G1,auto", "Serial,auto", "Z,auto", "G1,vm"})
     void allocatedBytesOfEachSiteAreWithinSixDeviationsOfTheTruth(String collector, String walk) throws Exception {
-        List<String> output = Programs.run(Allocates.class, List.of("-XX:+Use" + collector + "GC"), profiles.toString(),
+        List<String> output = Programs.run(Allocates.class, List.of(Programs.collector(collector)), profiles.toString(),
                 "524288", "3000", walk, "2");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "allocs");
         for (String site : SITES) {
@@ -54,7 +54,7 @@ class AllocationsTest {
     @ParameterizedTest
     @CsvSource({"G1", "Serial"})
     void eachSiteHasItsBytesInAnyOrderOfSizes(String collector) throws Exception {
-        List<String> output = Programs.run(AllocatesInOrder.class, List.of("-XX:+Use" + collector + "GC"), profiles.toString(),
+        List<String> output = Programs.run(AllocatesInOrder.class, List.of(Programs.collector(collector)), profiles.toString(),
                 "500");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "allocs");
         for (String name : AllocatesInOrder.sites()) {
@@ -75,7 +75,7 @@ class AllocationsTest {
     @ParameterizedTest
     @CsvSource({"G1", "Serial", "Z"})
     void theProfileOfObjectsInUseHasThoseThatWereKeptAndNotThoseThatWereCollected(String collector) throws Exception {
-        List<String> output = Programs.run(Retains.class, List.of("-XX:+Use" + collector + "GC"), profiles.toString());
+        List<String> output = Programs.run(Retains.class, List.of(Programs.collector(collector)), profiles.toString());
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "heap");
         String program = Retains.class.getName();
         double truth = Programs.number(output, "bytes");
@@ -125,7 +125,7 @@ class AllocationsTest {
     @ParameterizedTest
     @CsvSource({"G1,auto", "Serial,auto", "Z,auto", "G1,vm"})
     void theProgramIsUnaffectedWhileTheProfileIsTurnedOnAndOff(String collector, String walk) throws Exception {
-        List<String> output = Programs.run(AllocatesRestarted.class, List.of("-XX:+Use" + collector + "GC", "-Xcheck:jni"),
+        List<String> output = Programs.run(AllocatesRestarted.class, List.of(Programs.collector(collector), "-Xcheck:jni"),
                 profiles.toString(), walk);
         assertEquals(0, Programs.number(output, "wrong"), output::toString);
         assertTrue(Programs.number(output, "events") > 1000, output::toString);

@@ -19,6 +19,8 @@ import org.junit.jupiter.params.provider.CsvSource;
 /** Pauses for garbage collection, compared with the VM's own log of them. */
 class GcPausesTest {
     private static final Pattern SAFEPOINT = Pattern.compile("\\[(\\d+)ns\\] *Safepoint \"(\\w+)\".*At safepoint: +(\\d+) ns.*");
+    /** In the log of Java 8, which has the time since the start of the VM in seconds. */
+    private static final Pattern PAUSE_OF_JAVA_8 = Pattern.compile("([0-9.]+): \\[(?!GC concurrent).*[ ,] ?([0-9.]+) secs\\] ?");
     private static final Pattern PAUSE = Pattern.compile("\\[(\\d+)ns\\] *GC\\(\\d+\\) (?:\\w: )?Pause .* ([0-9.]+)ms");
 
     @TempDir
@@ -27,8 +29,9 @@ class GcPausesTest {
     /** Output of the program; its profiles are in {@code profiles}, the VM's log in {@code vm.log}. */
     private List<String> run(String collector, String end, String... options) throws Exception {
         Files.createDirectory(directory.resolve("profiles"));
-        List<String> all = new ArrayList<>(List.of("-XX:+Use" + collector + "GC", "-Xmx128m",
-                "-Xlog:gc*,safepoint:file=" + directory.resolve("vm.log") + ":timenanos"));
+        List<String> all = new ArrayList<>(List.of(Programs.collector(collector), "-Xmx128m"));
+        Path log = directory.resolve("vm.log");
+        all.addAll(Programs.VERSION == 8 ? List.of("-Xloggc:" + log) : List.of("-Xlog:gc*,safepoint:file=" + log + ":timenanos"));
         all.addAll(List.of(options));
         return Programs.run(Collects.class, all, directory.resolve("profiles").toString(), end);
     }
@@ -52,6 +55,10 @@ class GcPausesTest {
         List<ProfileFile.Sample> samples = samples();
         long total = ProfileFile.sum(samples, sample -> true);
         assertEquals(Programs.number(output, "pause_ns"), total, "every pause is in the profile");
+        if (Programs.VERSION == 8) {
+            assertLogOfJava8(total, output);
+            return;
+        }
         double safepoints = logged(SAFEPOINT, output).stream().filter(line -> !line.group(2).equals("ICBufferFull"))
                 .mapToDouble(line -> Double.parseDouble(line.group(3))).sum();
         List<Matcher> pauses = logged(PAUSE, output);
@@ -67,6 +74,16 @@ class GcPausesTest {
         }
         assertTrue(samples.stream().anyMatch(sample -> sample.leaf().equals("[System.gc()]")), samples::toString);
         assertTrue(young.isEmpty() || samples.stream().anyMatch(sample -> sample.has("[" + young + "]")), samples::toString);
+    }
+
+    /** Java 8 logs no safepoints, and rounds times to a millisecond. */
+    private void assertLogOfJava8(long total, List<String> output) throws Exception {
+        double from = Programs.number(output, "started_ms") / 1e3 - 0.002;
+        double to = Programs.number(output, "ended_ms") / 1e3 + 0.002;
+        double logged = Files.readAllLines(directory.resolve("vm.log")).stream().map(PAUSE_OF_JAVA_8::matcher)
+                .filter(Matcher::matches).filter(line -> Double.parseDouble(line.group(1)) > from)
+                .filter(line -> Double.parseDouble(line.group(1)) < to).mapToDouble(line -> Double.parseDouble(line.group(2)) * 1e9).sum();
+        assertTrue(total >= 0.9 * logged && total <= 1.1 * logged, () -> total + " of " + logged + " ns in the VM's log: " + output);
     }
 
     @Test

@@ -1,6 +1,7 @@
 package io.spanprof;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -46,12 +47,12 @@ public final class Inherits {
     }
 
     public static void main(String[] args) throws Exception {
-        Spanprof.start(SpanprofConfig.builder().destinations(List.of()).inheritThreads(args[0].equals("yes")).build());
+        Spanprof.start(SpanprofConfig.builder().destinations(Collections.emptyList()).inheritThreads(args[0].equals("yes")).build());
         List<String> output = new ArrayList<>();
-        try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
+        try (Scope scope = Spanprof.tag(Collections.singletonMap("a", "1"))) {
             output.add("thread " + labelsOfThread(Inherits::labels));
             output.add("grandchild " + labelsOfThread(() -> {
-                try (Scope inner = Spanprof.tag(Map.of("b", "2"))) {
+                try (Scope inner = Spanprof.tag(Collections.singletonMap("b", "2"))) {
                     return labelsOfThread(Inherits::labels);
                 }
             }));
@@ -61,14 +62,14 @@ public final class Inherits {
             output.add("fork_join " + labelsOfExecutor(new ForkJoinPool(1)));
             output.add("itself " + labels());
         }
-        output.add("before " + labelsOfThreadCreatedBefore(Map.of("a", "1")));
+        output.add("before " + labelsOfThreadCreatedBefore(Collections.singletonMap("a", "1")));
         output.add("after " + labelsOfThread(Inherits::labels));
         Spanprof.stop();
-        try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
+        try (Scope scope = Spanprof.tag(Collections.singletonMap("a", "1"))) {
             output.add("stopped " + labelsOfThread(Inherits::labels));
         }
-        Spanprof.start(SpanprofConfig.builder().destinations(List.of()).inheritThreads(false).build());
-        try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
+        Spanprof.start(SpanprofConfig.builder().destinations(Collections.emptyList()).inheritThreads(false).build());
+        try (Scope scope = Spanprof.tag(Collections.singletonMap("a", "1"))) {
             output.add("without_it " + labelsOfThread(Inherits::labels));
         }
         Spanprof.stop();

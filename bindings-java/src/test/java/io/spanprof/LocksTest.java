@@ -107,7 +107,7 @@ class LocksTest {
     @CsvSource({"G1,auto", "Serial,auto", "Z,auto", "G1,vm"})
     void theProgramIsUnaffectedWhileTheProfilesAreTurnedOnAndOff(String collector, String walk) throws Exception {
         List<String> output = Programs.run(ContendsRestarted.class,
-                List.of("-XX:+Use" + collector + "GC", "-Xcheck:jni", CARRIERS), profiles.toString(), walk);
+                List.of(Programs.collector(collector), "-Xcheck:jni", CARRIERS), profiles.toString(), walk);
         assertEquals(0, Programs.number(output, "wrong"), output::toString);
         assertTrue(Programs.number(output, "waits") > 10, output::toString);
         assertFalse(output.stream().anyMatch(line -> line.contains("WARNING in native method")), output::toString);

@@ -1,6 +1,7 @@
 package io.spanprof;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.spanprof.programs.Plain;
 import java.io.File;
@@ -12,11 +13,30 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 
-/** Runs programs on the Java version of the tests, each in its own process. */
+/**
+ * Runs programs, each in its own process: on the Java version of the tests, or on an older one that the properties {@code
+ * programs.java} (path of the launcher) and {@code programs.version} name. JUnit and the tests need Java 17.
+ */
 final class Programs {
+    /** The Java version of the programs. */
+    static final int VERSION = Integer.getInteger("programs.version", Runtime.version().feature());
+
+    private static final String JAVA =
+            System.getProperty("programs.java", Path.of(System.getProperty("java.home"), "bin", "java").toString());
     private static final long LIMIT_SECONDS = 120;
 
     private Programs() {}
+
+    /** Skips the test if the programs run on an older Java than this. */
+    static void assumeVersion(int first) {
+        assumeTrue(VERSION >= first, () -> "the programs run on Java " + VERSION);
+    }
+
+    /** The option for a collector; skips the test where it is none, or an experimental one. */
+    static String collector(String name) {
+        assumeVersion(name.equals("Z") ? 15 : 8);
+        return "-XX:+Use" + name + "GC";
+    }
 
     /** The lines that a program printed. It must succeed within the time limit. */
     static List<String> run(Class<?> program, List<String> options, String... args) throws Exception {
@@ -69,9 +89,9 @@ final class Programs {
 
     private static ProcessBuilder builder(String program, String classPath, List<String> options, String... args) {
         List<String> command = new ArrayList<>();
-        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.add(JAVA);
         command.add("-Xmx256m");
-        if (Runtime.version().feature() >= 22) {
+        if (VERSION >= 22) {
             command.add("--enable-native-access=ALL-UNNAMED");
         }
         command.addAll(options);

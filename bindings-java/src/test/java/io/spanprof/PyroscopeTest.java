@@ -142,7 +142,7 @@ class PyroscopeTest {
         try {
             HostLog.warn("100 %");
         } finally {
-            Spanprof.setLogger(null);
+            Spanprof.setLogger(null, null);
         }
         // Maven passes its own system properties, such as `-Dspanprof.library`, to the tests.
         lines.removeIf(line -> line.contains("unknown variable"));

@@ -3,9 +3,8 @@ package io.spanprof.opentelemetry;
 import io.opentelemetry.context.ContextStorage;
 import io.opentelemetry.sdk.autoconfigure.spi.AutoConfigurationCustomizer;
 import io.spanprof.Spanprof;
-import io.spanprof.SpanprofException;
 
-/** The work of {@link SpanprofExtension}, if this Java version can load it; called by name. */
+/** The work of {@link SpanprofExtension}. */
 final class ExtensionStart {
     private ExtensionStart() {}
 
@@ -23,12 +22,7 @@ final class ExtensionStart {
             return;
         }
         LinkingStorage.wrapLater();
-        try {
-            Spanprof.start();
-        } catch (SpanprofException failure) {
-            System.getLogger("spanprof").log(System.Logger.Level.WARNING,
-                    "spanprof: this process is not profiled: " + failure.getMessage());
-        }
+        Spanprof.start();
     }
 
     /** The agent relocates OpenTelemetry's classes, for its extensions too. */

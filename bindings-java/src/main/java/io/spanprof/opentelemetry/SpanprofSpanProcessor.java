@@ -15,6 +15,8 @@ import io.opentelemetry.sdk.trace.data.SpanData;
 import io.spanprof.SpanLink;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 
 /**
@@ -47,7 +49,7 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
         adopt(value(state, "resource"));
         Field processors = field(state, "activeSpanProcessor");
         SpanProcessor existing = (SpanProcessor) processors.get(state);
-        if (isIn(List.of(existing)) || isIn(value(existing, "spanProcessorsAll"))) {
+        if (isIn(Collections.singletonList(existing)) || isIn(value(existing, "spanProcessorsAll"))) {
             return;
         }
         processors.set(state, SpanProcessor.composite(existing, new SpanprofSpanProcessor()));
@@ -81,7 +83,7 @@ public final class SpanprofSpanProcessor implements SpanProcessor {
             return;
         }
         List<String> attributes = new ArrayList<>();
-        ((Resource) resource).getAttributes().forEach((key, value) -> attributes.addAll(List.of(key.getKey(), String.valueOf(value))));
+        ((Resource) resource).getAttributes().forEach((key, value) -> attributes.addAll(Arrays.asList(key.getKey(), String.valueOf(value))));
         SpanLink.adoptResource(attributes);
     }
 

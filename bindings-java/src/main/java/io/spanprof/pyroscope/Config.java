@@ -5,6 +5,8 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.Base64;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
@@ -41,7 +43,7 @@ public final class Config {
 
     /** The settings under spanprof's names. */
     public SpanprofConfig translated() {
-        return translated(Map.of());
+        return translated(Collections.emptyMap());
     }
 
     /** The settings under spanprof's names, with additional labels on every sample. */
@@ -68,7 +70,7 @@ public final class Config {
         private final Map<String, Object> keys = new LinkedHashMap<>();
         private final Map<String, String> headers = new LinkedHashMap<>();
         private final Map<String, String> ignored = new LinkedHashMap<>();
-        private Map<String, String> labels = Map.of();
+        private Map<String, String> labels = Collections.emptyMap();
         private Logger.Level logLevel;
         private String tenant = "";
         private String token = "";
@@ -94,7 +96,7 @@ public final class Config {
 
         /** The bytes of {@code 512k}, {@code 2m} or a bare number; -1 for other text. */
         private static long bytesOf(String text) {
-            String normalized = text.strip().toLowerCase(Locale.ROOT);
+            String normalized = text.trim().toLowerCase(Locale.ROOT);
             int power = normalized.isEmpty() ? 0 : Math.max(0, " kmg".indexOf(normalized.charAt(normalized.length() - 1)));
             String number = normalized.substring(0, normalized.length() - (power > 0 ? 1 : 0));
             try {
@@ -106,7 +108,7 @@ public final class Config {
 
         /** The duration of {@code 10ms}, {@code 1us} or a bare number of nanoseconds, at most an hour; else null. */
         private static Duration durationOf(String text) {
-            Matcher matcher = DURATION.matcher(text.strip().toLowerCase(Locale.ROOT));
+            Matcher matcher = DURATION.matcher(text.trim().toLowerCase(Locale.ROOT));
             if (!matcher.matches()) {
                 return null;
             }
@@ -178,7 +180,7 @@ public final class Config {
         }
 
         public Builder setLabels(Map<String, String> value) {
-            labels = value == null ? Map.of() : Map.copyOf(value);
+            labels = value == null ? Collections.emptyMap() : Collections.unmodifiableMap(new HashMap<>(value));
             return this;
         }
 

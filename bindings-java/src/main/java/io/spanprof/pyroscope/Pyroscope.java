@@ -2,14 +2,15 @@ package io.spanprof.pyroscope;
 
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.Callable;
 
 /** Pyroscope's names of the label API. */
 public final class Pyroscope {
-    private static Map<String, String> configLabels = Map.of();
-    private static Map<String, String> programLabels = Map.of();
+    private static Map<String, String> configLabels = Collections.emptyMap();
+    private static Map<String, String> programLabels = Collections.emptyMap();
 
     private Pyroscope() {}
 
@@ -20,7 +21,7 @@ public final class Pyroscope {
     public static void setStaticLabels(Map<String, String> labels) {
         SpanprofConfig changes;
         synchronized (Pyroscope.class) {
-            programLabels = labels == null ? Map.of() : new LinkedHashMap<>(labels);
+            programLabels = labels == null ? Collections.emptyMap() : new LinkedHashMap<>(labels);
             Map<String, String> all = new LinkedHashMap<>(configLabels);
             all.putAll(programLabels);
             changes = SpanprofConfig.builder().tags(all).build();

@@ -1,9 +1,9 @@
 package io.spanprof.pyroscope;
 
 import io.spanprof.Spanprof;
-import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
 import java.util.stream.Collectors;
 
 /** Pyroscope's names of start and stop. */
@@ -29,14 +29,19 @@ public final class PyroscopeAgent {
         if (options.logger != null) {
             logger = options.logger;
         }
-        LoggerAdapter lines = new LoggerAdapter(logger, Objects.requireNonNullElse(config.logLevel, Logger.Level.INFO));
+        Logger chosen = logger;
+        boolean logsInformation = config.logLevel == null || config.logLevel.compareTo(Logger.Level.INFO) <= 0;
+        // Warnings, which mean missing or incomplete profiles, are always logged. A line may contain `%`.
+        Consumer<String> warn = chosen == null ? null : line -> chosen.log(Logger.Level.WARN, "%s", line);
+        Consumer<String> info = chosen == null ? null : line -> chosen.log(Logger.Level.INFO, "%s", line);
         if (options.logger != null || config.logLevel != null) {
-            Spanprof.setLogger(lines);
+            Spanprof.setLogger(logsInformation ? info : line -> { }, warn);
         }
         String unreported = config.ignored.entrySet().stream().filter(entry -> REPORTED.add(entry.getKey()))
                 .map(entry -> entry.getKey() + " (" + entry.getValue() + ")").collect(Collectors.joining(", "));
         if (!unreported.isEmpty()) {
-            lines.log(System.Logger.Level.WARNING, "spanprof: settings of Pyroscope's agent that do nothing here: " + unreported);
+            String line = "spanprof: settings of Pyroscope's agent that do nothing here: " + unreported;
+            (warn == null ? (Consumer<String>) System.err::println : warn).accept(line);
         }
         Spanprof.start(config.translated(Pyroscope.startingWith(config.labels)));
     }

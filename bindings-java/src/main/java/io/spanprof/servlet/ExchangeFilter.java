@@ -19,14 +19,14 @@ public final class ExchangeFilter extends Filter {
 
     @Override
     public void doFilter(HttpExchange exchange, Chain chain) throws IOException {
-        RequestScope scope = RequestScope.open(exchange.getRequestMethod(), "", exchange.getHttpContext().getPath(),
+        RequestScope opened = RequestScope.open(exchange.getRequestMethod(), "", exchange.getHttpContext().getPath(),
                 exchange.getRequestHeaders().getFirst("traceparent"), null);
         boolean hasReturned = false;
-        try (scope) {
+        try (RequestScope scope = opened) {
             chain.doFilter(exchange);
             hasReturned = true;
         } finally {
-            scope.end(!hasReturned || exchange.getResponseCode() >= 500);
+            opened.end(!hasReturned || exchange.getResponseCode() >= 500);
         }
     }
 }

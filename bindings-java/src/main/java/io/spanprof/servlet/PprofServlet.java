@@ -6,6 +6,7 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 
@@ -27,12 +28,16 @@ public final class PprofServlet extends HttpServlet {
     protected void service(HttpServletRequest request, HttpServletResponse response) throws IOException {
         List<String> headers = new ArrayList<>();
         for (String name : Collections.list(request.getHeaderNames())) {
-            headers.addAll(List.of(name, request.getHeader(name)));
+            headers.addAll(Arrays.asList(name, request.getHeader(name)));
         }
-        byte[] body = request.getInputStream().readNBytes(PprofHandler.MAX_BODY_BYTES + 1);
+        byte[] body = new byte[PprofHandler.MAX_BODY_BYTES + 1];
+        int length = 0;
+        for (int count = 0; count >= 0 && length < body.length; length += Math.max(0, count)) {
+            count = request.getInputStream().read(body, length, body.length - length);
+        }
         PprofHandler.Response answer = PprofHandler.respond(request.getMethod(),
                 request.getContextPath() + request.getServletPath(), request.getPathInfo(), request.getQueryString(),
-                headers, body);
+                headers, Arrays.copyOf(body, length));
         response.setStatus(answer.status());
         for (int i = 0; i + 1 < answer.headers().size(); i += 2) {
             response.setHeader(answer.headers().get(i), answer.headers().get(i + 1));

@@ -3,7 +3,10 @@ package io.spanprof.servlet;
 import io.spanprof.Scope;
 import io.spanprof.SpanLink;
 import io.spanprof.Spanprof;
+import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -19,9 +22,9 @@ final class RequestScope implements AutoCloseable {
     static final String ATTRIBUTE = "io.spanprof.servlet.RequestScope";
 
     private static final Set<String> METHODS =
-            Set.of("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE");
+            new HashSet<>(Arrays.asList("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"));
     /** Catch-all patterns of servlets that route requests themselves. */
-    private static final Set<String> CATCH_ALL = Set.of("", "/", "/*");
+    private static final Set<String> CATCH_ALL = new HashSet<>(Arrays.asList("", "/", "/*"));
     private static final Pattern TRACEPARENT =
             Pattern.compile("[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}.*");
 
@@ -90,7 +93,7 @@ final class RequestScope implements AutoCloseable {
     /** The request ended, on any thread: reports it once. */
     void end(boolean isError) {
         if (isEnded.compareAndSet(false, true)) {
-            SpanLink.endRequest(request, System.nanoTime() - beginNanos, (method + " " + route).strip(), isError);
+            SpanLink.endRequest(request, System.nanoTime() - beginNanos, (method + " " + route).trim(), isError);
         }
     }
 
@@ -105,7 +108,7 @@ final class RequestScope implements AutoCloseable {
         }
         route = contextPath + value;
         if (isOpenHere()) {
-            Spanprof.tag(Map.of("http.route", route));
+            Spanprof.tag(Collections.singletonMap("http.route", route));
         }
     }
 

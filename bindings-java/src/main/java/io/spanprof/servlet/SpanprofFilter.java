@@ -39,13 +39,13 @@ public final class SpanprofFilter implements Filter {
             return;
         }
         HttpServletRequest http = (HttpServletRequest) request;
-        RequestScope scope = begin(http);
+        RequestScope opened = begin(http);
         boolean hasReturned = false;
-        try (scope) {
+        try (RequestScope scope = opened) {
             chain.doFilter(new RouteRequest(http, scope), response);
             hasReturned = true;
         } finally {
-            end(scope, http, response, hasReturned);
+            end(opened, http, response, hasReturned);
         }
     }
 
@@ -62,13 +62,13 @@ public final class SpanprofFilter implements Filter {
         if (first != null && first.isOpenHere()) {
             return null;
         }
-        RequestScope scope = begin(http);
-        http.setAttribute(RequestScope.ATTRIBUTE, scope);
+        RequestScope opened = begin(http);
+        http.setAttribute(RequestScope.ATTRIBUTE, opened);
         return thrown -> {
-            try (scope) {
+            try (RequestScope scope = opened) {
                 scope.attribute(RequestScope.SPRING_ROUTE, http.getAttribute(RequestScope.SPRING_ROUTE));
             }
-            end(scope, http, (ServletResponse) response, thrown == null);
+            end(opened, http, (ServletResponse) response, thrown == null);
         };
     }
 

@@ -37,10 +37,12 @@ public final class Allocates {
         for (int size : SIZES[site]) {
             long objects = bytes / SIZES[site].length / size;
             for (long i = 0; i < objects; i++) {
-                switch (site) {
-                    case 0 -> small(size);
-                    case 1 -> medium(size);
-                    default -> large(size);
+                if (site == 0) {
+                    small(size);
+                } else if (site == 1) {
+                    medium(size);
+                } else {
+                    large(size);
                 }
             }
             double selected = -Math.expm1(-size / interval);

@@ -3,8 +3,8 @@ package io.spanprof.programs;
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
-import java.util.Map;
 
 /** Threads, platform or virtual, each of which allocates in the method of its label while others do the same. */
 public final class AllocatesLabeled {
@@ -29,10 +29,12 @@ public final class AllocatesLabeled {
     private static void work(int label) {
         for (int round = 0; round < 64; round++) {
             for (int i = 0; i < 1024; i++) {
-                switch (label) {
-                    case 0 -> zero();
-                    case 1 -> one();
-                    default -> two();
+                if (label == 0) {
+                    zero();
+                } else if (label == 1) {
+                    one();
+                } else {
+                    two();
                 }
             }
             if (round % 4 == 0) {
@@ -59,7 +61,7 @@ public final class AllocatesLabeled {
         for (int worker = 0; worker < WORKERS; worker++) {
             int label = worker % 3;
             threads.add(start(args[1].equals("virtual"),
-                    () -> Spanprof.tagWrapper(Map.of("site", String.valueOf(label)), () -> {
+                    () -> Spanprof.tagWrapper(Collections.singletonMap("site", String.valueOf(label)), () -> {
                         // Mount events are on from the first label on.
                         Thread.yield();
                         work(label);

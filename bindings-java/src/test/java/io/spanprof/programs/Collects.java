@@ -2,7 +2,9 @@ package io.spanprof.programs;
 
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
+import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 
@@ -30,8 +32,9 @@ public final class Collects {
         allocate(100_000);
         Spanprof.start(SpanprofConfig.builder().serviceName("collects").fileDirectory(args[0]).build());
         System.out.println("started_ns " + System.nanoTime());
+        System.out.println("started_ms " + ManagementFactory.getRuntimeMXBean().getUptime());
         for (int round = 0; round < 4; round++) {
-            Spanprof.tagWrapper(Map.of("endpoint", "/allocate"), () -> {
+            Spanprof.tagWrapper(Collections.singletonMap("endpoint", "/allocate"), () -> {
                 allocate(150_000);
                 System.gc();
                 return null;
@@ -39,8 +42,9 @@ public final class Collects {
         }
         // A concurrent collection ends; it may pause until the reports end.
         Thread.sleep(300);
-        Spanprof.update(SpanprofConfig.of(Map.of("gc", false)));
+        Spanprof.update(SpanprofConfig.of(Collections.singletonMap("gc", false)));
         System.out.println("ended_ns " + System.nanoTime());
+        System.out.println("ended_ms " + ManagementFactory.getRuntimeMXBean().getUptime());
         Map<String, Object> stats = Spanprof.stats();
         System.out.println("pauses " + stats.get("runtime.java.gc_pauses"));
         System.out.println("pause_ns " + stats.get("runtime.java.gc_pause_ns"));
@@ -51,7 +55,7 @@ public final class Collects {
         System.gc();
         if (args[1].equals("update")) {
             System.out.println("pauses_afterwards " + Spanprof.stats().get("runtime.java.gc_pauses"));
-            Spanprof.update(SpanprofConfig.of(Map.of("gc", true)));
+            Spanprof.update(SpanprofConfig.of(Collections.singletonMap("gc", true)));
             System.gc();
             System.out.println("pauses_again " + Spanprof.stats().get("runtime.java.gc_pauses"));
             Spanprof.stop();

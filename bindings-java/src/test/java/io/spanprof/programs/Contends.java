@@ -3,6 +3,7 @@ package io.spanprof.programs;
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Semaphore;
@@ -34,43 +35,43 @@ public final class Contends {
     private static void take(String kind) throws InterruptedException {
         long before = System.nanoTime();
         switch (kind) {
-            case "monitor" -> {
+            case "monitor":
                 synchronized (MONITOR) {
                     hold(before);
                 }
-            }
-            case "lock" -> {
+                break;
+            case "lock":
                 LOCK.lock();
                 try {
                     hold(before);
                 } finally {
                     LOCK.unlock();
                 }
-            }
-            case "readwrite" -> {
+                break;
+            case "readwrite":
                 READ_WRITE.writeLock().lock();
                 try {
                     hold(before);
                 } finally {
                     READ_WRITE.writeLock().unlock();
                 }
-            }
-            case "semaphore" -> {
+                break;
+            case "semaphore":
                 SEMAPHORE.acquire();
                 try {
                     hold(before);
                 } finally {
                     SEMAPHORE.release();
                 }
-            }
-            default -> {
+                break;
+            default:
                 long stamp = STAMPED.writeLock();
                 try {
                     hold(before);
                 } finally {
                     STAMPED.unlockWrite(stamp);
                 }
-            }
+                break;
         }
     }
 
@@ -90,10 +91,12 @@ public final class Contends {
         // Mount events of virtual threads are on from the first label on.
         Thread.sleep(1);
         for (int round = 0; round < rounds; round++) {
-            switch (label) {
-                case 0 -> zero(kind);
-                case 1 -> one(kind);
-                default -> two(kind);
+            if (label == 0) {
+                zero(kind);
+            } else if (label == 1) {
+                one(kind);
+            } else {
+                two(kind);
             }
             Thread.yield();
         }
@@ -120,7 +123,7 @@ public final class Contends {
             int label = worker % 3;
             threads.add(start(args[2].equals("virtual"), () -> {
                 try {
-                    Spanprof.tagWrapper(Map.of("site", String.valueOf(label)), () -> work(args[1], label, rounds));
+                    Spanprof.tagWrapper(Collections.singletonMap("site", String.valueOf(label)), () -> work(args[1], label, rounds));
                 } catch (InterruptedException unexpected) {
                     throw new IllegalStateException(unexpected);
                 }

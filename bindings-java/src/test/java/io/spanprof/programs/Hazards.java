@@ -55,7 +55,9 @@ public final class Hazards {
         byte[] code;
         try (InputStream in = Hazards.class.getResourceAsStream("Hazards$Short.class")) {
             ByteArrayOutputStream out = new ByteArrayOutputStream();
-            in.transferTo(out);
+            for (int next = in.read(); next >= 0; next = in.read()) {
+                out.write(next);
+            }
             code = out.toByteArray();
         }
         while (System.nanoTime() < end) {

@@ -3,13 +3,14 @@ package io.spanprof.programs;
 import io.spanprof.Scope;
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
+import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
-import java.util.Map;
 
 /** Short loops of methods that are inlined next to each other into one method, each run under a label with its name. */
 public final class Inlined {
     /** The names of the methods and the values of the labels. */
-    public static final List<String> KINDS = List.of("roots", "quotients", "sums", "table", "hash", "branches");
+    public static final List<String> KINDS = Arrays.asList("roots", "quotients", "sums", "table", "hash", "branches");
 
     private static final int[] TABLE = new int[64];
     private static volatile double sink;
@@ -69,14 +70,20 @@ public final class Inlined {
     }
 
     private static double one(int kind, int n) {
-        return switch (kind) {
-            case 0 -> roots(n);
-            case 1 -> quotients(n);
-            case 2 -> sums(n);
-            case 3 -> table(n);
-            case 4 -> hash(n);
-            default -> branches(n);
-        };
+        switch (kind) {
+            case 0:
+                return roots(n);
+            case 1:
+                return quotients(n);
+            case 2:
+                return sums(n);
+            case 3:
+                return table(n);
+            case 4:
+                return hash(n);
+            default:
+                return branches(n);
+        }
     }
 
     private static double all(int kind) {
@@ -92,7 +99,7 @@ public final class Inlined {
         long untilNs = System.nanoTime() + Long.parseLong(args[1]) * 1_000_000;
         for (int turn = 0; System.nanoTime() < untilNs; turn++) {
             int kind = turn % KINDS.size();
-            try (Scope scope = Spanprof.tag(Map.of("kind", KINDS.get(kind)))) {
+            try (Scope scope = Spanprof.tag(Collections.singletonMap("kind", KINDS.get(kind)))) {
                 sink += all(kind);
             }
         }

@@ -14,14 +14,16 @@ import io.spanprof.Spanprof;
 import jakarta.servlet.http.HttpServlet;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
+import java.io.BufferedReader;
 import java.io.File;
+import java.io.InputStreamReader;
 import java.lang.management.ManagementFactory;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.nio.file.Files;
-import java.nio.file.Path;
+import java.nio.file.Paths;
 import org.apache.catalina.Context;
 import org.apache.catalina.startup.Tomcat;
 import org.eclipse.jetty.ee10.servlet.ServletContextHandler;
@@ -174,7 +176,7 @@ public final class Services {
             String[] entries = System.getProperty("libraries").split(File.pathSeparator);
             URL[] urls = new URL[entries.length];
             for (int i = 0; i < entries.length; i++) {
-                urls[i] = Path.of(entries[i]).toUri().toURL();
+                urls[i] = Paths.get(entries[i]).toUri().toURL();
             }
             Application application = new Application(urls);
             Thread.currentThread().setContextClassLoader(application);
@@ -196,7 +198,7 @@ public final class Services {
             // Not a client that the agent knows: its spans would be local roots.
             try (Socket socket = new Socket("127.0.0.1", port)) {
                 socket.getOutputStream().write(("GET /carts/" + i + " HTTP/1.0\r\n\r\n").getBytes());
-                if (!new String(socket.getInputStream().readAllBytes()).contains(" 200 ")) {
+                if (!new BufferedReader(new InputStreamReader(socket.getInputStream())).readLine().contains(" 200 ")) {
                     System.exit(1);
                 }
             }

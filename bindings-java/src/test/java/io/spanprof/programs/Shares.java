@@ -66,10 +66,13 @@ public final class Shares {
         }
         Spanprof.start(settings.build());
         Labels labels = Labels.of("endpoint", "/text");
+        Map<String, String> twoLabels = new HashMap<>();
+        twoLabels.put("endpoint", "/table");
+        twoLabels.put("round", "odd");
         long[] measured = new long[3];
         for (int round = 0; round < 10; round++) {
             measured[0] += spend(() -> sink += roots(20_000), unit * 5);
-            try (Scope scope = Spanprof.tag(Map.of("endpoint", "/table", "round", "odd"))) {
+            try (Scope scope = Spanprof.tag(twoLabels)) {
                 measured[1] += spend(() -> sink += table(4_000), unit * 3);
             }
             measured[2] += Spanprof.tagWrapper(labels, () -> spend(() -> sink += text(20_000), unit * 2));

@@ -2,7 +2,6 @@ package io.spanprof.programs;
 
 import io.spanprof.Spanprof;
 import java.util.Map;
-import java.util.ResourceBundle;
 import java.util.concurrent.locks.LockSupport;
 import java.util.logging.Logger;
 
@@ -17,7 +16,8 @@ public final class Short {
 
     public static void main(String[] args) {
         if (args[0].equals("chooses") || args[0].equals("blocks")) {
-            Spanprof.setLogger(new Printer(args[0].equals("blocks")));
+            boolean isBlocked = args[0].equals("blocks");
+            Spanprof.setLogger(line -> print(isBlocked, "INFO", line), line -> print(isBlocked, "WARNING", line));
         }
         if (args[0].equals("logs")) {
             // From here on the JDK's logging has a shutdown hook.
@@ -59,39 +59,11 @@ public final class Short {
         return sum;
     }
 
-    private static final class Printer implements System.Logger {
-        /** Whether it waits for ever at the end, as for a lock that no thread releases. */
-        private final boolean isBlocked;
-
-        Printer(boolean isBlocked) {
-            this.isBlocked = isBlocked;
+    /** With {@code isBlocked}, waits for ever at the end, as for a lock that no thread releases. */
+    private static void print(boolean isBlocked, String level, String text) {
+        while (isBlocked && text.contains("stopped after")) {
+            LockSupport.park();
         }
-
-        private void print(Level level, String text) {
-            while (isBlocked && text.contains("stopped after")) {
-                LockSupport.park();
-            }
-            System.out.println("chosen " + level + " " + text);
-        }
-
-        @Override
-        public String getName() {
-            return "printer";
-        }
-
-        @Override
-        public boolean isLoggable(Level level) {
-            return true;
-        }
-
-        @Override
-        public void log(Level level, ResourceBundle bundle, String text, Throwable thrown) {
-            print(level, text);
-        }
-
-        @Override
-        public void log(Level level, ResourceBundle bundle, String format, Object... parameters) {
-            print(level, format);
-        }
+        System.out.println("chosen " + level + " " + text);
     }
 }

@@ -7,6 +7,7 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
@@ -68,7 +69,7 @@ public final class Waits {
                 start(threads, begun, () -> reads(socket));
             }
             for (int i = 0; i < workers; i++) {
-                start(threads, begun, () -> Spanprof.tagWrapper(Map.of("job", "works"), () -> works()));
+                start(threads, begun, () -> Spanprof.tagWrapper(Collections.singletonMap("job", "works"), () -> works()));
             }
             begun.await();
             // All threads have started; wait until they are in their final state.

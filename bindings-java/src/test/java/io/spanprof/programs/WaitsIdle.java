@@ -3,6 +3,7 @@ package io.spanprof.programs;
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.CompletableFuture;
@@ -28,7 +29,7 @@ public final class WaitsIdle {
         ReentrantLock lock = new ReentrantLock();
         Condition condition = lock.newCondition();
         Object monitor = new Object();
-        return List.of(
+        return Arrays.asList(
                 millis -> Thread.sleep(millis),
                 millis -> LockSupport.parkNanos(monitor, millis * 1_000_000),
                 millis -> {
