@@ -330,7 +330,12 @@ pub unsafe fn start(
         }
         Some(_) => {}
     }
+    // The core logs it if the profile was requested explicitly.
+    let no_heap = runtime.no_heap_reason().filter(|_| config.heap && !config.is_explicit("heap"));
     let is_running = binding::start(config, Some(runtime))?;
+    if let Some(reason) = no_heap.filter(|_| is_running) {
+        log(LogLevel::Info, &format!("spanprof: no heap profile: {reason}"));
+    }
     virtual_threads::session_begins();
     Ok(if is_running { Started::Running } else { Started::Disabled })
 }

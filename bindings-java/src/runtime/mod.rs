@@ -40,11 +40,11 @@ use names::{class_names, method_ids, methods, thread_groups};
 use record::writer;
 use threads::java_threads::{self, OsThreadOffsets};
 use threads::{registry, signals, wall};
+use vm::flags;
 use vm::layout::{self, VmLayout};
-use vm::layout_reader::read_layout;
+use vm::layout_reader::{code_bounds, read_layout};
 use vm::raw_frame::{self, FrameKind};
 use vm::structs::{VmLibrary, VmStructs};
-use vm::{flags, memory};
 use walk::environment::{set_vm_function, WalkEnvironment};
 use walk::walker;
 
@@ -163,6 +163,12 @@ impl JavaRuntime {
         Ok(Self { layout, java_version, thread_names_read_ns: AtomicU64::new(0) })
     }
 
+    /// Why this version of Java has no heap profile; `None` if it can have one.
+    pub fn no_heap_reason(&self) -> Option<String> {
+        let (version, first) = (self.java_version, allocations::SINCE);
+        (version < first).then(|| format!("Java {version} does not report allocations; Java {first} and later do"))
+    }
+
     fn stack_walk(&self) -> &'static str {
         if self.layout.is_some() {
             "own"
@@ -203,14 +209,11 @@ unsafe fn walk_by_vm(
     if calling_thread == 0 {
         return Err("the calling thread's JavaThread is unknown".to_owned());
     }
-    let code_cache_bound = |name: &str| {
-        structures.address("CodeCache", name).and_then(|at| memory::word(at).ok_or_else(|| name.to_owned()))
-    };
     let anchor = structures.offset("JavaThread", "_anchor")? + structures.offset("JavaFrameAnchor", "_last_Java_sp")?;
     let addresses = call_trace::CallTraceAddresses {
         function,
         environment: (env as isize).wrapping_sub(calling_thread as isize),
-        code: (code_cache_bound("_low_bound")?, code_cache_bound("_high_bound")?),
+        code: code_bounds(structures)?,
         anchor_sp: anchor,
     };
     jvmti.set_callbacks(&callbacks::callbacks(true))?;
@@ -388,7 +391,7 @@ impl WallRuntime for JavaRuntime {
 impl HeapRuntime for JavaRuntime {
     fn install_hooks(&self) -> Result<(), String> {
         jvmti_of_any_thread().ok_or("the VM has ended")?;
-        allocations::enable()
+        self.no_heap_reason().map_or_else(allocations::enable, Err)
     }
 
     fn sampling_changed(&self) {

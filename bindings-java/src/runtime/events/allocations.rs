@@ -34,6 +34,8 @@ use crate::runtime::names::class_names;
 use crate::runtime::threads::attached_thread;
 use crate::runtime::vm::memory::word;
 
+/// The first version of Java with `SampledObjectAlloc` (JEP 331).
+pub const SINCE: u32 = 11;
 /// HotSpot's interval before any agent sets one (`ThreadHeapSampler::_sampling_interval`).
 const DEFAULT_INTERVAL: u32 = 512 * 1024;
 /// Surplus samples, and their share of all (one in so many), from which the VM loses bytes that matter.

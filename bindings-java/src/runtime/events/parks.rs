@@ -6,8 +6,8 @@
 //!   registration leaks the compiled stub of the former one (JDK-8369219).
 //! - **Virtual thread that leaves its carrier:** the wait is the time between its unmount and its mount.
 //!
-//! The VM's function is the word after the `Method` (`Method::native_function_addr`, `hotspot/share/oops/method.hpp`, JDK 17
-//! to 25), and a method id is the address of a `Method*` (JDK 17 to 25). The word is used only if it lies in a loaded library.
+//! The VM's function is the word after the `Method` (`Method::native_function_addr`, `hotspot/share/oops/method.hpp`, JDK 8
+//! to 25), and a method id is the address of a `Method*` (JDK 8 to 25). The word is used only if it lies in a loaded library.
 //!
 //! Stack, class and context are captured before the wait: afterwards the walk would add to the waits of all others. A stored wait
 //! belongs to `Thread.tid`, since the events of a virtual thread come on different carriers. Not the flight recorder (no
@@ -15,7 +15,7 @@
 //! every lock). Registered by a class of the boot class loader, else JDK 17 and 21 print a warning. The total delay is 1.0014
 //! times the program's own measurement.
 
-use std::ffi::c_void;
+use std::ffi::{c_void, CStr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jni::sys::{jboolean, jclass, jlong, jobject, JNIEnv};
@@ -29,6 +29,9 @@ use crate::runtime::vm::memory::{pointer, word};
 use crate::runtime::vm::structs::{VmLibrary, VmStructs};
 
 type Park = unsafe extern "system" fn(*mut JNIEnv, jobject, jboolean, jlong);
+
+/// The class with the native method `park`: of Java 9 and later, of Java 8.
+const UNSAFE: [&CStr; 2] = [c"jdk/internal/misc/Unsafe", c"sun/misc/Unsafe"];
 
 static METHOD_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The VM's function; 0 before it is known.
@@ -66,9 +69,14 @@ unsafe extern "system" fn register(env: *mut JNIEnv, _: jclass) {
         // SAFETY: the VM passes this thread's environment; names are NUL-terminated. Failed calls leave a pending exception,
         // which is cleared.
         unsafe {
-            let class = ((**env).v1_1.FindClass)(env, c"jdk/internal/misc/Unsafe".as_ptr());
+            let mut class: jclass = std::ptr::null_mut();
+            for name in UNSAFE {
+                if class.is_null() {
+                    class = ((**env).v1_1.FindClass)(env, name.as_ptr());
+                    ((**env).v1_1.ExceptionClear)(env);
+                }
+            }
             if class.is_null() {
-                ((**env).v1_1.ExceptionClear)(env);
                 return None;
             }
             let id = ((**env).v1_1.GetMethodID)(env, class, c"park".as_ptr(), c"(ZJ)V".as_ptr());

@@ -10,10 +10,12 @@ use std::ffi::{c_char, c_void};
 
 use jni::sys::{jclass, jint, jlong, jobject, JNIEnv, JavaVM, JNI_OK};
 
-/// JVMTI 3.0, which every VM from Java 11 on supports.
+/// JVMTI 1.0, which every VM supports.
 const INTERFACE_VERSION: jint = 0x3001_0000;
-/// Functions in the table of Java 11; later versions have more.
-const FUNCTIONS: usize = 156;
+/// Functions in the table of Java 8; later versions have more.
+const FUNCTIONS: usize = 155;
+/// The number of `SetHeapSamplingInterval`, in the tables from Java 11 on.
+const SET_HEAP_SAMPLING_INTERVAL: usize = 156;
 
 /// A JVMTI environment: a pointer to its function table.
 #[repr(C)]
@@ -155,6 +157,20 @@ pub fn decode(text: &[u8]) -> String {
     simd_cesu8::mutf8::decode_lossy(text).into_owned()
 }
 
+/// The feature version of Java for a major version of JVMTI, which is equal from 9 on. Java 8 and older have 1.
+fn feature_version(jvmti: u32, specification: impl FnOnce() -> Option<String>) -> Result<u32, String> {
+    if jvmti >= 9 {
+        return Ok(jvmti);
+    }
+    match specification() {
+        Some(version) if version == "1.8" => Ok(8),
+        version => {
+            let version = version.unwrap_or_else(|| "of unknown version".to_owned());
+            Err(format!("it runs on Java {version}, and spanprof needs Java 8 or later; start it with a later Java"))
+        }
+    }
+}
+
 impl Jvmti {
     /// An environment of this VM.
     ///
@@ -177,7 +193,7 @@ impl Jvmti {
         functions.get(number - 1).copied().unwrap_or(0)
     }
 
-    /// The feature version of Java.
+    /// The feature version of Java, from 8 on.
     pub fn java_version(self) -> Result<u32, String> {
         let mut version = 0;
         // SAFETY: function 88 is GetVersionNumber(env, jint*).
@@ -185,7 +201,7 @@ impl Jvmti {
             unsafe { std::mem::transmute(self.function(88)) };
         // SAFETY: writes one number to a local.
         ok(unsafe { call(self.0, &mut version) })?;
-        Ok(version as u32 >> 16 & 0xfff)
+        feature_version(version as u32 >> 16 & 0xfff, || self.property(c"java.vm.specification.version"))
     }
 
     pub fn set_callbacks(self, callbacks: &Callbacks) -> Result<(), String> {
@@ -321,10 +337,12 @@ impl Jvmti {
     }
 
     /// Sets the mean interval of sampled allocations in bytes, for the whole VM. A thread uses it from its next sample on.
+    /// Only with the capability for it, which the VM has from Java 11 on.
     pub fn set_heap_sampling_interval(self, bytes: jint) -> Result<(), String> {
+        // SAFETY: an environment lives as long as the VM and begins with its table, which has 156 functions from Java 11 on.
+        let function = unsafe { (*self.0).functions.cast::<usize>().add(SET_HEAP_SAMPLING_INTERVAL - 1).read() };
         // SAFETY: function 156 is SetHeapSamplingInterval(env, jint).
-        let call: unsafe extern "system" fn(*mut Environment, jint) -> jint =
-            unsafe { std::mem::transmute(self.function(156)) };
+        let call: unsafe extern "system" fn(*mut Environment, jint) -> jint = unsafe { std::mem::transmute(function) };
         // SAFETY: passes a number; the VM checks it and the capability.
         ok(unsafe { call(self.0, bytes) })
     }
@@ -382,6 +400,14 @@ impl Jvmti {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn java_8_is_the_oldest_version() {
+        let version = |jvmti, specification: &str| feature_version(jvmti, || Some(specification.to_owned()));
+        assert_eq!([version(1, "1.8"), version(11, "11"), version(25, "25")], [Ok(8), Ok(11), Ok(25)]);
+        assert!(version(1, "1.7").unwrap_err().contains("Java 1.7, and spanprof needs Java 8"));
+        assert!(feature_version(1, || None).is_err());
+    }
 
     #[test]
     fn modified_utf_8_decodes_beyond_the_basic_plane_and_lossily() {

@@ -18,11 +18,13 @@ pub fn enable_debug_non_safepoints(structures: &VmStructs) {
 
 /// The address and value of a one-byte flag.
 fn flag(structures: &VmStructs, name: &[u8]) -> Option<(usize, u8)> {
-    let first = word(structures.address("JVMFlag", "flags").ok()?)?;
-    let count = word(structures.address("JVMFlag", "numFlags").ok()?)?;
-    let stride = structures.size("JVMFlag").ok()?;
-    let name_at = structures.offset("JVMFlag", "_name").ok()?;
-    let value_at = structures.offset("JVMFlag", "_addr").ok()?;
+    // `Flag` in Java 8 (`hotspot/src/share/vm/runtime/globals.hpp`), `JVMFlag` from 11 on (`runtime/flags/jvmFlag.hpp`).
+    let class = ["JVMFlag", "Flag"].into_iter().find(|class| structures.size(class).is_ok())?;
+    let first = word(structures.address(class, "flags").ok()?)?;
+    let count = word(structures.address(class, "numFlags").ok()?)?;
+    let stride = structures.size(class).ok()?;
+    let name_at = structures.offset(class, "_name").ok()?;
+    let value_at = structures.offset(class, "_addr").ok()?;
     let entry = (0..count.min(MAX_FLAGS)).map(|index| first + index * stride).find(|entry| {
         let text = word(entry + name_at);
         text.is_some_and(|text| name.iter().enumerate().all(|(at, letter)| byte(text + at) == Some(*letter)))

@@ -9,14 +9,14 @@ pub const MAX_HEAPS: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub enum DebugInfo {
     /// Inside the code blob (to JDK 22).
-    InBlob { pc_descs: usize, pc_descs_end: usize, data: usize, metadata: usize },
+    InBlob { pc_descs: usize, pc_descs_end: usize, data: BlobPart, metadata: usize },
     /// In separately allocated memory (from JDK 23).
     Separate { immutable: usize, pc_descs: usize, data: usize, mutable: usize, relocation_size: usize },
 }
 
-/// The form in which a blob stores its `code_begin`.
+/// The field in which a blob stores the begin of one of its parts: as an address, or as a distance from the begin of the blob.
 #[derive(Clone, Copy, Debug)]
-pub enum CodeBegin {
+pub enum BlobPart {
     Pointer(usize),
     Offset(usize),
 }
@@ -41,11 +41,13 @@ pub struct VmLayout {
     pub block_used: usize,
     pub continuation_return: usize,
     pub call_wrapper: isize,
+    /// Distance of an interpreted frame's bytecode pointer below its frame pointer.
+    pub interpreted_bcp: usize,
     pub wrapper_anchor: usize,
     pub blob_name: usize,
     pub blob_frame_size: usize,
     pub blob_frame_complete: usize,
-    pub blob_code_begin: CodeBegin,
+    pub blob_code_begin: BlobPart,
     pub compiled_method: usize,
     pub original_pc: usize,
     pub debug_info: DebugInfo,

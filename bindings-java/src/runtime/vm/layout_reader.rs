@@ -1,20 +1,24 @@
 //! Reads the layout of the VM from VMStructs, once.
 //!
 //! # Versions
-//! Upstream: `hotspot/share/runtime/vmStructs.cpp`. Names as exported by 11.0.13, 17.0.15, 21.0.8 and 25.0.3.
+//! Upstream: `hotspot/share/runtime/vmStructs.cpp`, in 8 `hotspot/src/share/vm/runtime/vmStructs.cpp`. Names as exported by 8u504, 11.0.13,
+//! 17.0.15, 21.0.8 and 25.0.3.
 //!
 //! | JDK | change | handled in |
 //! |---|---|---|
+//! | after 8, by 11 | `CodeCache::_heap` becomes a list; its bounds are exported | `heaps`, `code_bounds` |
+//! | after 8, by 11 | `CompiledMethod` is split off `nmethod`, and `_scopes_data_offset` becomes a pointer | `compiled` in `read_layout`, `debug_info` |
+//! | after 8, by 11 | interpreted frames get a mirror above the bytecode pointer (`cpu/x86/frame_x86.hpp`) | `interpreted_bcp` |
 //! | after 11, by 17 | `_source_file_name_index` moves from `InstanceKlass` to `ConstantPool` | `has_file_in_class` |
 //! | 20 | UNSIGNED5 excludes the byte 0 (`utilities/unsigned5.hpp`) | `unsigned5_base` |
 //! | after 17, by 21 | `ConstMethod::_flags` is a structure, and its constants belong to `ConstMethodFlags` | `read_layout` |
 //! | 23 | debug info of nmethods moves to `_immutable_data` | `DebugInfo` |
 //! | after 21, by 25 | `CompiledMethod` is merged into `nmethod` | `compiled` in `read_layout` |
-//! | after 21, by 25 | `CodeBlob::_code_begin` is replaced by `_code_offset` | `CodeBegin` |
+//! | after 21, by 25 | `CodeBlob::_code_begin` is replaced by `_code_offset` | `BlobPart` |
 //! | after 21, by 25 | metadata of nmethods moves to `CodeBlob::_mutable_data`, after the relocations | `DebugInfo::Separate` |
 //! | after 21, by 25 | `JavaThread::_cont_entry` and `ContinuationEntry::_return_pc` are exported | `continuation_entry`, `continuation_return` |
 
-use super::layout::{CodeBegin, DebugInfo, VmLayout, MAX_HEAPS};
+use super::layout::{BlobPart, DebugInfo, VmLayout, MAX_HEAPS};
 use super::memory::{int, pointer, word};
 use super::structs::VmStructs;
 
@@ -28,6 +32,7 @@ pub fn read_layout(s: &VmStructs, java_version: u32) -> Result<VmLayout, String>
         int(stub_queue + s.offset("StubQueue", "_buffer_limit")?).ok_or("the interpreter's size")?;
     let value = |address: Result<usize, String>| address.ok().and_then(word).unwrap_or(0);
     let heaps = heaps(s)?;
+    let (code_low, code_high) = code_bounds(s)?;
     let segment_shift = int(heaps[0] + s.offset("CodeHeap", "_log2_segment_size")?).ok_or("the segment size")?;
     let java_thread = |field: &str| s.offset("JavaThread", field).or_else(|_| s.offset("Thread", field));
     let compiled = |field: &str| s.offset("nmethod", field).or_else(|_| s.offset("CompiledMethod", field));
@@ -46,19 +51,20 @@ pub fn read_layout(s: &VmStructs, java_version: u32) -> Result<VmLayout, String>
         heap_segments: s.offset("CodeHeap", "_segmap")? + low,
         segment_shift: segment_shift as u32 & 31,
         block_used: s.offset("HeapBlock::Header", "_used")?,
-        code_low: value(s.address("CodeCache", "_low_bound")),
-        code_high: value(s.address("CodeCache", "_high_bound")),
+        code_low,
+        code_high,
         interpreter: (interpreter, interpreter + interpreter_bytes.max(0) as usize),
         call_stub_return: value(s.address("StubRoutines", "_call_stub_return_address")),
         continuation_return: value(s.address("ContinuationEntry", "_return_pc")),
         call_wrapper: wrapper as isize * 8,
+        interpreted_bcp: if java_version < 9 { 56 } else { 64 },
         wrapper_anchor: s.offset("JavaCallWrapper", "_anchor")?,
         blob_name: s.offset("CodeBlob", "_name")?,
         blob_frame_size: s.offset("CodeBlob", "_frame_size")?,
         blob_frame_complete: s.offset("CodeBlob", "_frame_complete_offset")?,
         blob_code_begin: match s.offset_if_known("CodeBlob", "_code_begin") {
-            Some(offset) => CodeBegin::Pointer(offset),
-            None => CodeBegin::Offset(s.offset("CodeBlob", "_code_offset")?),
+            Some(offset) => BlobPart::Pointer(offset),
+            None => BlobPart::Offset(s.offset("CodeBlob", "_code_offset")?),
         },
         compile_id: s.offset("nmethod", "_compile_id")?,
         compiled_method: compiled("_method")?,
@@ -108,12 +114,34 @@ fn debug_info(s: &VmStructs) -> Result<DebugInfo, String> {
     Ok(DebugInfo::InBlob {
         pc_descs: s.offset("nmethod", "_scopes_pcs_offset")?,
         pc_descs_end: s.offset("nmethod", "_dependencies_offset")?,
-        data: s.offset("CompiledMethod", "_scopes_data_begin")?,
+        data: match s.offset_if_known("CompiledMethod", "_scopes_data_begin") {
+            Some(offset) => BlobPart::Pointer(offset),
+            None => BlobPart::Offset(s.offset("nmethod", "_scopes_data_offset")?),
+        },
         metadata: s.offset("nmethod", "_metadata_offset")?,
     })
 }
 
+/// The addresses between which code may be.
+pub fn code_bounds(s: &VmStructs) -> Result<(usize, usize), String> {
+    let bounds = match s.address("CodeCache", "_low_bound") {
+        Ok(low) => [low, s.address("CodeCache", "_high_bound")?],
+        // The heap grows up to its boundary.
+        Err(_) => {
+            let memory = heaps(s)?[0] + s.offset("CodeHeap", "_memory")?;
+            [memory + s.offset("VirtualSpace", "_low_boundary")?, memory + s.offset("VirtualSpace", "_high_boundary")?]
+        }
+    };
+    let [low, high] = bounds.map(|address| word(address).ok_or_else(|| "the bounds of the code".to_owned()));
+    Ok((low?, high?))
+}
+
 fn heaps(s: &VmStructs) -> Result<[usize; MAX_HEAPS], String> {
+    let mut heaps = [0; MAX_HEAPS];
+    if let Ok(only) = s.address("CodeCache", "_heap") {
+        heaps[0] = pointer(only).ok_or("the code heap")?;
+        return Ok(heaps);
+    }
     let list = word(s.address("CodeCache", "_heaps")?).ok_or("the list of code heaps")?;
     let count = s.offset("GrowableArrayBase", "_len").or_else(|_| s.offset("GenericGrowableArray", "_len"))?;
     let count = int(list + count).ok_or("the number of code heaps")?;
@@ -121,7 +149,6 @@ fn heaps(s: &VmStructs) -> Result<[usize; MAX_HEAPS], String> {
     if !(1..=MAX_HEAPS as i32).contains(&count) {
         return Err(format!("{count} code heaps"));
     }
-    let mut heaps = [0; MAX_HEAPS];
     for (index, heap) in heaps.iter_mut().take(count as usize).enumerate() {
         *heap = pointer(data + index * 8).ok_or("a code heap")?;
     }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::layout::{CodeBegin, DebugInfo, VmLayout, MAX_HEAPS};
+use super::layout::{BlobPart, DebugInfo, VmLayout, MAX_HEAPS};
 
 type Tables = BTreeMap<String, u64>;
+
+/// `interpreted_bcp` of Java 9 and later.
+const DEFAULT_BCP: usize = 64;
 
 /// Fields that are one number each.
 macro_rules! number_fields {
@@ -28,6 +31,7 @@ macro_rules! number_fields {
             Ok(VmLayout {
                 $($field: number(stringify!($field))? as _,)*
                 interpreter: (offset("interpreter_begin")?, offset("interpreter_end")?),
+                interpreted_bcp: optional("interpreted_bcp").unwrap_or(DEFAULT_BCP),
                 heaps,
                 thread_state: optional("thread_state"),
                 saved_exception_pc: optional("saved_exception_pc"),
@@ -37,8 +41,8 @@ macro_rules! number_fields {
                 pool_tags: None,
                 has_file_in_class: false,
                 blob_code_begin: match optional("blob_code_begin_pointer") {
-                    Some(at) => CodeBegin::Pointer(at),
-                    None => CodeBegin::Offset(offset("blob_code_begin_offset")?),
+                    Some(at) => BlobPart::Pointer(at),
+                    None => BlobPart::Offset(offset("blob_code_begin_offset")?),
                 },
                 debug_info: match optional("immutable_data") {
                     Some(immutable) => DebugInfo::Separate {
@@ -51,7 +55,10 @@ macro_rules! number_fields {
                     None => DebugInfo::InBlob {
                         pc_descs: offset("pc_descs")?,
                         pc_descs_end: offset("pc_descs_end")?,
-                        data: offset("scopes_data")?,
+                        data: match optional("scopes_data_offset") {
+                            Some(at) => BlobPart::Offset(at),
+                            None => BlobPart::Pointer(offset("scopes_data")?),
+                        },
                         metadata: offset("metadata")?,
                     },
                 },
@@ -87,13 +94,20 @@ pub fn of(layout: &VmLayout) -> Tables {
             set(name, offset);
         }
     }
+    if layout.interpreted_bcp != DEFAULT_BCP {
+        set("interpreted_bcp", layout.interpreted_bcp);
+    }
     match layout.blob_code_begin {
-        CodeBegin::Pointer(at) => set("blob_code_begin_pointer", at),
-        CodeBegin::Offset(at) => set("blob_code_begin_offset", at),
+        BlobPart::Pointer(at) => set("blob_code_begin_pointer", at),
+        BlobPart::Offset(at) => set("blob_code_begin_offset", at),
     };
     let debug_info = match layout.debug_info {
         DebugInfo::InBlob { pc_descs, pc_descs_end, data, metadata } => {
-            vec![("pc_descs", pc_descs), ("pc_descs_end", pc_descs_end), ("scopes_data", data), ("metadata", metadata)]
+            let (name, data) = match data {
+                BlobPart::Pointer(at) => ("scopes_data", at),
+                BlobPart::Offset(at) => ("scopes_data_offset", at),
+            };
+            vec![("pc_descs", pc_descs), ("pc_descs_end", pc_descs_end), (name, data), ("metadata", metadata)]
         }
         DebugInfo::Separate { immutable, pc_descs, data, mutable, relocation_size } => vec![
             ("immutable_data", immutable),
@@ -118,6 +132,7 @@ mod tests {
         let names =
             ["interpreter_begin", "interpreter_end", "heap_0", "heap_2", "thread_state", "blob_code_begin_offset"];
         let in_blob = ["pc_descs", "pc_descs_end", "scopes_data", "metadata"];
+        let in_java_8 = ["pc_descs", "pc_descs_end", "scopes_data_offset", "metadata", "interpreted_bcp"];
         let separate = ["immutable_data", "pc_descs", "scopes_data", "mutable_data", "relocation_size"];
         let mut numbers = Tables::new();
         let missing = loop {
@@ -129,9 +144,9 @@ mod tests {
             };
         };
         assert_eq!(missing, None);
-        for debug_info in [&in_blob[..], &separate[..]] {
+        for debug_info in [&in_blob[..], &in_java_8[..], &separate[..]] {
             let mut numbers = numbers.clone();
-            numbers.retain(|name, _| !in_blob.iter().chain(&separate).any(|other| other == name));
+            numbers.retain(|name, _| !in_blob.iter().chain(&in_java_8).chain(&separate).any(|other| other == name));
             for (index, name) in names.iter().chain(debug_info).enumerate() {
                 numbers.insert((*name).to_owned(), 1000 + index as u64);
             }

@@ -14,7 +14,7 @@
 //! | after 21, by 25 | `_frame_complete_offset` has 16 bits | `frame_complete` reads 16 bits in every version |
 
 use super::environment::{BlobKind, WalkEnvironment};
-use crate::runtime::vm::layout::{CodeBegin, VmLayout};
+use crate::runtime::vm::layout::{BlobPart, VmLayout};
 use crate::runtime::vm::memory::VmMemory;
 
 /// Upper bound of steps back in the segment map; each goes back by up to 254 segments.
@@ -77,9 +77,15 @@ pub fn name_address(memory: impl VmMemory, layout: &VmLayout, blob: usize) -> Op
 /// The address at which the code of a blob begins.
 #[inline]
 pub fn code_begin(memory: impl VmMemory, layout: &VmLayout, blob: usize) -> Option<usize> {
-    match layout.blob_code_begin {
-        CodeBegin::Pointer(offset) => memory.pointer(blob + offset),
-        CodeBegin::Offset(offset) => Some(blob.wrapping_add(memory.int(blob + offset)? as usize)),
+    begin_of(memory, blob, layout.blob_code_begin)
+}
+
+/// The address at which a part of a blob begins.
+#[inline]
+pub fn begin_of(memory: impl VmMemory, blob: usize, part: BlobPart) -> Option<usize> {
+    match part {
+        BlobPart::Pointer(offset) => memory.pointer(blob + offset),
+        BlobPart::Offset(offset) => Some(blob.wrapping_add(memory.int(blob + offset)? as usize)),
     }
 }
 

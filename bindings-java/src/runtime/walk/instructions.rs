@@ -7,12 +7,13 @@
 //! only if a call precedes its target.
 //!
 //! # Versions
-//! Upstream: `hotspot/cpu/x86/macroAssembler_x86.cpp`, `hotspot/cpu/x86/gc`. Encodings of JDK 17 to 25; an unknown
+//! Upstream: `hotspot/cpu/x86/macroAssembler_x86.cpp`, `hotspot/cpu/x86/gc`. Encodings of JDK 8 to 25; an unknown
 //! instruction ends the decoding, and the walk uses the exported frame size.
 //!
 //! | JDK | change | handled in |
 //! |---|---|---|
 //! | 17–25 | nmethod entry barrier: `cmp dword [r15+disp8], imm32` | `prologue` |
+//! | 8–11 | safepoint poll before the return: `test` of a page (`hotspot/cpu/x86/x86_64.ad`) | `epilogue` |
 //! | 17–25 | safepoint poll before the return: `cmp rsp, [r15+disp]; ja` | `epilogue` |
 //! | 17–25 | native wrappers end with a check for an exception and a jump over the return | `epilogue` |
 //! | 17 | c2i adapters store the sender sp by `mov r13, rsp`, others by `lea r13, [rsp+8]` | `STORES_SENDER_SP` |
@@ -65,6 +66,12 @@ mod x86_64 {
             [0x5d, ..] => Some(FrameState::FpPushed),
             // The safepoint poll before the return: `cmp rsp, [r15+disp]`, then a branch.
             [0x49, 0x3b, 0x67 | 0xa7, ..] | [0x0f, 0x87, _, _, _, _, 0xc3, _] => Some(FrameState::NotBuilt),
+            // Up to Java 11 the poll is a load from a page: `test eax, [rip+disp32]`, or `test eax, [r10]` after `mov r10, imm64` or,
+            // for a page of the thread, `mov r10, [r15+disp]`.
+            [0x85, 0x05, _, _, _, _, 0xc3, _] | [0x41, 0x85, 0x02, 0xc3, ..] => Some(FrameState::NotBuilt),
+            [0x4d, 0x8b, 0x57, ..] if is_poll_by_register(memory, pc, 4) => Some(FrameState::NotBuilt),
+            [0x4d, 0x8b, 0x97, ..] if is_poll_by_register(memory, pc, 7) => Some(FrameState::NotBuilt),
+            [0x49, 0xba, ..] if is_poll_by_register(memory, pc, 10) => Some(FrameState::NotBuilt),
             // The exit of native wrappers: a check for a pending exception, and a jump over the return.
             [0x49, 0x83, 0x7f, _, 0, 0x0f, 0x85, 1] | [0x0f, 0x85, 1, 0, 0, 0, 0xc3, _] => Some(FrameState::NotBuilt),
             // A jump to the exception unwinder in place of the return.
@@ -74,6 +81,12 @@ mod x86_64 {
             },
             _ => None,
         }
+    }
+
+    /// Whether `test eax, [r10]; ret` follows at this distance.
+    fn is_poll_by_register(memory: impl VmMemory, pc: usize, distance: usize) -> bool {
+        let code = pc.checked_add(distance).and_then(|at| bytes(memory, at));
+        code.is_some_and(|code| code.starts_with(&[0x41, 0x85, 0x02, 0xc3]))
     }
 
     /// At the first instructions of the stub of a safepoint poll, which begins with `push rbx; push rbp; mov rbp, rsp`: the bytes that
@@ -343,6 +356,24 @@ mod x86_64 {
                 let at = code_at(&[], code);
                 assert_eq!(slow_path(ProcessMemory, at, at - 16), None, "{code:x?}");
             }
+        }
+
+        #[test]
+        fn the_load_of_a_poll_before_the_return_has_no_frame() {
+            let polls: [&[u8]; 4] = [
+                &[0x85, 0x05, 1, 2, 3, 4, 0xc3],
+                &[0x49, 0xba, 1, 2, 3, 4, 5, 6, 7, 8, 0x41, 0x85, 0x02, 0xc3],
+                &[0x4d, 0x8b, 0x57, 0x70, 0x41, 0x85, 0x02, 0xc3],
+                &[0x4d, 0x8b, 0x97, 0x08, 1, 0, 0, 0x41, 0x85, 0x02, 0xc3],
+            ];
+            for code in polls {
+                assert_eq!(epilogue(ProcessMemory, code_at(&[0x5d], code)), Some(FrameState::NotBuilt), "{code:x?}");
+                // The poll of a loop.
+                let in_loop = [&code[..code.len() - 1], &[0xeb]].concat();
+                assert_eq!(epilogue(ProcessMemory, code_at(&[0x5d], &in_loop)), None, "{in_loop:x?}");
+            }
+            let second = code_at(&[0x4d, 0x8b, 0x57, 0x70], &[0x41, 0x85, 0x02, 0xc3]);
+            assert_eq!(epilogue(ProcessMemory, second), Some(FrameState::NotBuilt));
         }
 
         #[test]

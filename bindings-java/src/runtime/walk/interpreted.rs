@@ -6,7 +6,8 @@
 //!
 //! | JDK | change | handled in |
 //! |---|---|---|
-//! | 17–25 | words below the frame pointer: 1 sender sp, 2 last sp, 3 method, 8 bytecode pointer | `SENDER_SP`, `LAST_SP`, `METHOD`, `BCP` |
+//! | 8–25 | words below the frame pointer: 1 sender sp, 2 last sp, 3 method | `SENDER_SP`, `LAST_SP`, `METHOD` |
+//! | after 8, by 11 | the bytecode pointer moves from word 7 to word 8 | `VmLayout::interpreted_bcp` |
 //! | 17–25 | skeletal frames of deoptimization have links and no method | `skip_skeletal_frame` |
 
 use super::environment::{WalkEnvironment, WalkFeature};
@@ -22,7 +23,6 @@ const MAX_INTERPRETED_BYTES: usize = 1 << 20;
 const SENDER_SP: usize = 8;
 const LAST_SP: usize = 16;
 const METHOD: usize = 24;
-const BCP: usize = 64;
 /// A return address, 255 arguments and an alignment word.
 const MAX_ARGUMENT_BYTES: usize = (1 + 255 + 1) * 8;
 /// Size of an interpreted frame before its method is stored.
@@ -43,7 +43,8 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         };
         self.memory.met(WalkFeature::Interpreted);
         let in_register = if self.leaf { method.index_of(layout, self.interrupted.bcp) } else { None };
-        let in_frame = || self.word(frame - BCP).and_then(|at| method.index_of(layout, at));
+        let in_frame =
+            || self.word(frame.checked_sub(layout.interpreted_bcp)?).and_then(|at| method.index_of(layout, at));
         let index = in_register.or_else(in_frame).unwrap_or(raw_frame::NO_INDEX);
         if !self.stack.push(method.frame(self.memory, layout, index)) {
             return StepResult::End;

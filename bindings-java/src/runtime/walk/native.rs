@@ -107,7 +107,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
             None => tables.walk(
                 self.memory,
                 Registers {
-                    pc: self.pc as u64 - u64::from(!self.leaf),
+                    pc: (self.pc as u64).saturating_sub(u64::from(!self.leaf)),
                     stack_pointer: self.sp as u64,
                     frame_pointer: Some(self.fp as u64),
                 },

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | 17–25 | a PcDesc has 16 bytes: the end of its range, then its scope | `PC_DESC_BYTES` |
 //! | 17–25 | a scope is its caller's offset, method index + 1 and bytecode index + 1 | `decode_scopes` |
+//! | after 8, by 11 | the scopes begin at an address instead of an offset | `NmethodTables::of` |
 //! | 20 | UNSIGNED5 excludes the byte 0 | `Unsigned5Reader::base` |
 //! | 23 | the tables are in separately allocated memory, in the order PcDescs, scopes | `NmethodTables::of` |
 //! | after 21, by 25 | metadata follows the relocations in the mutable data | `NmethodTables::of` |
@@ -14,6 +15,7 @@
 use spanprof_signal::RawFrame;
 
 use super::attribution::{attribute, Attribution};
+use super::code_heap::begin_of;
 use super::instructions::follows_call;
 use super::method::Method;
 use crate::runtime::vm::layout::{DebugInfo, VmLayout};
@@ -163,7 +165,7 @@ impl<M: VmMemory> NmethodTables<M> {
         let offset = |at: usize| memory.int(blob + at).and_then(|offset| usize::try_from(offset).ok());
         let (pc_descs, end, data, metadata) = match layout.debug_info {
             DebugInfo::InBlob { pc_descs, pc_descs_end, data, metadata } => {
-                let data = memory.load(blob + data)?;
+                let data = begin_of(memory, blob, data)?;
                 (blob + offset(pc_descs)?, blob + offset(pc_descs_end)?, data, blob + offset(metadata)?)
             }
             DebugInfo::Separate { immutable, pc_descs, data, mutable, relocation_size } => {
