@@ -20,7 +20,7 @@ use pyo3::types::{PyString, PyTuple};
 use spanprof_profiler::binding::lock_waits_are_reported;
 
 use super::acquire_arguments::{self, AcquireMode};
-use super::thread_lock::{MeasuredLock, Patience, WaitOutcome, WEAK_REFERENCES};
+use super::thread_lock::{exit_raises, MeasuredLock, Patience, WaitOutcome, WEAK_REFERENCES};
 use crate::ffi::heap_type::{
     boolean, class_property, fast, fast_keywords, new_type, none, object_or_raise, row, set_metaclass, slot,
     weak_references, METH_FASTCALL,
@@ -274,8 +274,11 @@ unsafe extern "C" fn release(object: *mut ffi::PyObject, _unused: *mut ffi::PyOb
 unsafe extern "C" fn exit(
     object: *mut ffi::PyObject,
     _arguments: *const *mut ffi::PyObject,
-    _count: ffi::Py_ssize_t,
+    count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
+    if exit_raises(count) {
+        return ptr::null_mut();
+    }
     // SAFETY: a method of the type receives an instance of it.
     unsafe { release(object, ptr::null_mut()) }
 }

@@ -9,11 +9,12 @@
 //! |---|---|---|
 //! | up to 3.13 | a daemon thread that waits for the GIL during finalization ends by `pthread_exit`, which would unwind Rust frames | PyO3's `PyEval_RestoreThread` stops the thread instead |
 //! | 3.14 | the interpreter stops such threads (`Python/ceval_gil.c`) | |
+//! | 3.15 | `__exit__` takes exactly three arguments (`Modules/_threadmodule.c`) | `exit_raises` |
 
 use std::ffi::{c_int, c_longlong, c_void};
 
-use pyo3::exceptions::PyRuntimeError;
-use pyo3::ffi;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::{ffi, Python};
 use spanprof_profiler::binding::PendingWaits;
 
 use crate::ffi::heap_type::{boolean, none, object_or_raise};
@@ -29,6 +30,22 @@ extern "C" {
     fn PyThread_acquire_lock(lock: *mut c_void, wait: c_int) -> c_int;
     fn PyThread_acquire_lock_timed(lock: *mut c_void, microseconds: c_longlong, is_interruptible: c_int) -> c_int;
     fn PyThread_release_lock(lock: *mut c_void);
+}
+
+/// Raises where `__exit__` has another number of arguments than this Python accepts; whether it raised.
+pub(super) fn exit_raises(count: ffi::Py_ssize_t) -> bool {
+    /// Of a `with` statement.
+    const ARGUMENTS: ffi::Py_ssize_t = 3;
+    if count == ARGUMENTS {
+        return false;
+    }
+    // SAFETY: methods are called with the GIL held.
+    let py = unsafe { Python::assume_attached() };
+    let is_refused = py.version_info() >= (3, 15);
+    if is_refused {
+        PyTypeError::new_err(format!("__exit__ expected {ARGUMENTS} arguments, got {count}")).restore(py);
+    }
+    is_refused
 }
 
 /// How long a thread waits at most.
