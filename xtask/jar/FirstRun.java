@@ -1,7 +1,7 @@
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 import java.io.File;
-import java.util.Map;
+import java.util.Collections;
 
 /** First run of the JAR: started in code or as an agent, work under a label, a profile on disk. */
 public class FirstRun {
@@ -12,7 +12,7 @@ public class FirstRun {
             Spanprof.start(SpanprofConfig.builder().serviceName("first-run").fileDirectory(words[1]).build());
         }
         check(Spanprof.isRunning(), "the profiler runs");
-        Spanprof.tagWrapper(Map.of("endpoint", "/first"), () -> {
+        Spanprof.tagWrapper(Collections.singletonMap("endpoint", "/first"), () -> {
             for (long end = System.nanoTime() + 500_000_000L; System.nanoTime() < end; ) {
                 sink += Math.sqrt(end);
             }

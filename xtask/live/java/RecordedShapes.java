@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.Paths;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import java.util.zip.Deflater;
@@ -268,8 +269,12 @@ public final class RecordedShapes {
         @Override
         protected Class<?> findClass(String name) throws ClassNotFoundException {
             try (InputStream in = RecordedShapes.class.getResourceAsStream(name + ".class")) {
-                byte[] code = in.readAllBytes();
-                return defineClass(name, code, 0, code.length);
+                byte[] code = new byte[1 << 16];
+                int length = 0;
+                for (int count = 0; count >= 0; count = in.read(code, length, code.length - length)) {
+                    length += count;
+                }
+                return defineClass(name, code, 0, length);
             } catch (IOException failure) {
                 throw new ClassNotFoundException(name, failure);
             }
@@ -337,7 +342,7 @@ public final class RecordedShapes {
     }
 
     public static void main(String[] args) throws Exception {
-        Path directory = Path.of(args[1]);
+        Path directory = Paths.get(args[1]);
         Path profiles = Files.createTempDirectory("recorded-shapes");
         Spanprof.start(SpanprofConfig.builder().serviceName("shapes").sampleRate(1000).fileDirectory(profiles.toString()).build());
         Thread watcher = new Thread(() -> {

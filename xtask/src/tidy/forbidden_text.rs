@@ -8,7 +8,7 @@ const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "manager",
 /// Marks of unfinished work, in code and comments.
 const UNFINISHED: [&str; 5] = ["TODO", "FIXME", "XXX", "unimplemented!", "todo!"];
 /// Names from outside: standard libraries, published crates, terms of a language.
-const EXTERNAL: [&str; 20] = [
+const EXTERNAL: [&str; 21] = [
     "importlib.util",
     "java.util",
     "node:util",
@@ -28,6 +28,7 @@ const EXTERNAL: [&str; 20] = [
     "EventRequestManager",
     "eventRequestManager",
     "virtualMachineManager",
+    "extends SecurityManager",
     "qemu-utils",
 ];
 /// Names of languages, which the core must not contain; names of frame types (`cpython`, `v8js`, `jvm`) are allowed.

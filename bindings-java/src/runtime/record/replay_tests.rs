@@ -18,15 +18,19 @@ fn recorded() -> Vec<(PathBuf, RecordedStack)> {
 
 #[test]
 fn every_shape_is_recorded_for_each_version() {
-    let mut missing =
-        SHAPES.iter().flat_map(|shape| ["17", "21", "25"].map(|java| (java, shape.name))).collect::<Vec<_>>();
+    let versions = ["8", "11", "17", "21", "25"];
+    let mut missing = SHAPES.iter().flat_map(|shape| versions.map(|java| (java, shape.name))).collect::<Vec<_>>();
     for (path, stack) in recorded() {
         let directory = path.parent().and_then(Path::file_name).unwrap().to_str().unwrap();
-        assert!(stack.version.starts_with(&format!("{directory}.")), "{}: {}", path.display(), stack.version);
+        // The VM of Java 8 has the version 25.
+        let major = if directory == "8" { "25" } else { directory };
+        assert!(stack.version.starts_with(&format!("{major}.")), "{}: {}", path.display(), stack.version);
         missing.retain(|(java, shape)| *java != directory || *shape != stack.shape);
     }
-    // Java 17 has no virtual threads.
-    assert_eq!(missing, [("17", "frames_in_heap")]);
+    // Of Java 8 and 11 these have not been met; in 8 `Deflater` has another method. There are no virtual threads up to 17.
+    let unmet = [("8", "adapter"), ("11", "adapter"), ("8", "native_leaf"), ("8", "fault"), ("11", "fault")];
+    let deoptimized = [("8", "deoptimization"), ("11", "deoptimization")];
+    assert_eq!(missing, [&unmet[..], &deoptimized, &["8", "11", "17"].map(|java| (java, "frames_in_heap"))].concat());
 }
 
 #[test]

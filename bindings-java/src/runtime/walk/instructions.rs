@@ -64,14 +64,13 @@ mod x86_64 {
         match bytes(memory, pc)? {
             [0xc3 | 0xc2, ..] => Some(FrameState::NotBuilt),
             [0x5d, ..] => Some(FrameState::FpPushed),
-            // The safepoint poll before the return: `cmp rsp, [r15+disp]`, then a branch.
+            // The safepoint poll before the return: `cmp rsp, [r15+disp]`, then a branch; up to Java 11 a load from a page.
             [0x49, 0x3b, 0x67 | 0xa7, ..] | [0x0f, 0x87, _, _, _, _, 0xc3, _] => Some(FrameState::NotBuilt),
-            // Up to Java 11 the poll is a load from a page: `test eax, [rip+disp32]`, or `test eax, [r10]` after `mov r10, imm64` or,
-            // for a page of the thread, `mov r10, [r15+disp]`.
             [0x85, 0x05, _, _, _, _, 0xc3, _] | [0x41, 0x85, 0x02, 0xc3, ..] => Some(FrameState::NotBuilt),
-            [0x4d, 0x8b, 0x57, ..] if is_poll_by_register(memory, pc, 4) => Some(FrameState::NotBuilt),
-            [0x4d, 0x8b, 0x97, ..] if is_poll_by_register(memory, pc, 7) => Some(FrameState::NotBuilt),
-            [0x49, 0xba, ..] if is_poll_by_register(memory, pc, 10) => Some(FrameState::NotBuilt),
+            [0x4d, 0x8b, 0x57 | 0x97, ..] | [0x49, 0xba, ..] => {
+                let poll = bytes(memory, Instruction::at(memory, pc)?.next()?)?;
+                poll.starts_with(&[0x41, 0x85, 2, 0xc3]).then_some(FrameState::NotBuilt)
+            }
             // The exit of native wrappers: a check for a pending exception, and a jump over the return.
             [0x49, 0x83, 0x7f, _, 0, 0x0f, 0x85, 1] | [0x0f, 0x85, 1, 0, 0, 0, 0xc3, _] => Some(FrameState::NotBuilt),
             // A jump to the exception unwinder in place of the return.
@@ -81,12 +80,6 @@ mod x86_64 {
             },
             _ => None,
         }
-    }
-
-    /// Whether `test eax, [r10]; ret` follows at this distance.
-    fn is_poll_by_register(memory: impl VmMemory, pc: usize, distance: usize) -> bool {
-        let code = pc.checked_add(distance).and_then(|at| bytes(memory, at));
-        code.is_some_and(|code| code.starts_with(&[0x41, 0x85, 0x02, 0xc3]))
     }
 
     /// At the first instructions of the stub of a safepoint poll, which begins with `push rbx; push rbp; mov rbp, rsp`: the bytes that
@@ -360,20 +353,11 @@ mod x86_64 {
 
         #[test]
         fn the_load_of_a_poll_before_the_return_has_no_frame() {
-            let polls: [&[u8]; 4] = [
-                &[0x85, 0x05, 1, 2, 3, 4, 0xc3],
-                &[0x49, 0xba, 1, 2, 3, 4, 5, 6, 7, 8, 0x41, 0x85, 0x02, 0xc3],
-                &[0x4d, 0x8b, 0x57, 0x70, 0x41, 0x85, 0x02, 0xc3],
-                &[0x4d, 0x8b, 0x97, 0x08, 1, 0, 0, 0x41, 0x85, 0x02, 0xc3],
-            ];
-            for code in polls {
+            let by_register = [0x4d, 0x8b, 0x57, 0x70, 0x41, 0x85, 2, 0xc3];
+            for code in [&[0x85, 5, 1, 2, 3, 4, 0xc3][..], &by_register, &by_register[4..]] {
                 assert_eq!(epilogue(ProcessMemory, code_at(&[0x5d], code)), Some(FrameState::NotBuilt), "{code:x?}");
-                // The poll of a loop.
-                let in_loop = [&code[..code.len() - 1], &[0xeb]].concat();
-                assert_eq!(epilogue(ProcessMemory, code_at(&[0x5d], &in_loop)), None, "{in_loop:x?}");
             }
-            let second = code_at(&[0x4d, 0x8b, 0x57, 0x70], &[0x41, 0x85, 0x02, 0xc3]);
-            assert_eq!(epilogue(ProcessMemory, second), Some(FrameState::NotBuilt));
+            assert_eq!(epilogue(ProcessMemory, code_at(&[0x5d], &by_register[..7])), None, "the poll of a loop");
         }
 
         #[test]

@@ -59,7 +59,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
             NativeEnd::Caller { caller, is_guessed } => match anchor_sp {
                 None => return self.enter_generated_code(caller),
                 // A stub that native code called since the VM stored the anchor, such as that of an upcall.
-                Some(sp) if sp > caller.sp + MAX_ANCHOR_BYTES && !is_guessed => {
+                Some(sp) if sp.saturating_sub(caller.sp) > MAX_ANCHOR_BYTES && !is_guessed => {
                     return self.enter_generated_code(caller);
                 }
                 // The same frame: its anchor also has the pc that the VM expects there.

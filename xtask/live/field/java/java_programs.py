@@ -3,7 +3,7 @@
     java_programs.py tomcat|debugger|old-agent|old-extension
 
 `tomcat`: two applications are deployed and undeployed in one server. `debugger`: breakpoints, steps, and suspension of all
-threads. `old-agent` and `old-extension`: a VM below Java 17 runs the program and writes one line.
+threads. `old-agent` and `old-extension`: an unsupported VM, Zero of Java 8, runs the program and writes one line.
 """
 
 import os
@@ -47,8 +47,8 @@ def debugger():
 
 
 def old(beside, options):
-    """A VM below Java 17: the same output and exit, one line, and no profile. The arguments `beside` belong to both runs."""
-    words = [os.environ["FIELD_OLD_JAVA"], "-cp", CLASSES]
+    """An unsupported VM: the same output and exit, one line, and no profile. The arguments `beside` belong to both runs."""
+    words = [os.environ["FIELD_OLD_JAVA"], "-zero", "-cp", CLASSES]
     environment = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}
     expected = field.run([*words, *beside, "DeclinedRun"], **environment)
     ours = field.run([*words, *beside, *options, "DeclinedRun"], **environment)

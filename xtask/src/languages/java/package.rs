@@ -78,8 +78,10 @@ pub fn run(arguments: &JarArguments) -> StepResult {
         first_run(&jdks[0], java, &jar)?;
         linked_run(java, &jar)?;
     }
-    first_run(&jdks[0], &runtimes::oldest_supported()?, &jar)?;
-    declined_run(&jdks[0], &runtimes::unsupported()?, &jar)
+    for java in runtimes::old()? {
+        first_run(&jdks[0], &java, &jar)?;
+    }
+    declined_run(&jdks[0], &runtimes::oldest()?, &jar)
 }
 
 /// Builds the release JAR of platforms with one C library, and those `beside` it, and audits it.
@@ -275,7 +277,7 @@ pub fn first_run(compiles: &Jdk, java: &Jdk, jar: &Path) -> StepResult {
 /// Compiles `FirstRun` for the oldest supported Java.
 pub fn compile_first_run(java: &Jdk, jar: &Path, into: &Path) -> StepResult {
     ProcessStep::new(format!("compile the first run on Java {}", java.version), java.home.join("bin/javac"))
-        .args(["--release", "11", "-cp"])
+        .args(["--release", "8", "-Xlint:-options", "-cp"])
         .arg(jar)
         .arg("-d")
         .arg(into)
@@ -300,22 +302,23 @@ fn linked_run(java: &Jdk, jar: &Path) -> StepResult {
         .run()
 }
 
-/// Runs as the agent of a program on an unsupported Java: the program must run, after one line of output.
-fn declined_run(compiles: &Jdk, runs: &Jdk, jar: &Path) -> StepResult {
+/// Runs as the agent of a program on an unsupported VM: the program must run, after one line of output.
+pub fn declined_run(compiles: &Jdk, runs: &Jdk, jar: &Path) -> StepResult {
     let directory = scratch::empty("jar-declined-run")?;
     ProcessStep::new("compile the run that is declined", compiles.home.join("bin/javac"))
         .args(["--release", "8", "-Xlint:-options", "-d"])
         .arg(&directory)
         .arg(workspace::root().join("xtask/jar/DeclinedRun.java"))
         .run()?;
-    let name = format!("run that is declined on Java {}", runs.version);
+    let name = format!("run that is declined on Java {} with {}", runs.version, runtimes::UNSUPPORTED_VM);
     let (status, text) = ProcessStep::new(&name, runs.home.join("bin/java"))
+        .arg(runtimes::UNSUPPORTED_VM)
         .arg(format!("-javaagent:{}=sampleRate=99", jar.display()))
         .arg("-cp")
         .arg(&directory)
         .arg("DeclinedRun")
         .capture_any()?;
-    let declined = text.lines().filter(|line| line.starts_with("spanprof: this process is not profiled")).count();
+    let declined = text.lines().filter(|line| line.contains("spanprof: this process is not profiled")).count();
     match status.success() && declined == 1 && text.lines().count() == 2 && text.contains("declined run: ended") {
         true => Ok(()),
         false => {

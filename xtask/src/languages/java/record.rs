@@ -25,7 +25,7 @@ struct ShapeProgram {
 }
 
 const fn program(name: &'static str, commands: &'static [&'static str]) -> ShapeProgram {
-    ShapeProgram { name, options: &[], commands, since: 17 }
+    ShapeProgram { name, options: &[], commands, since: 8 }
 }
 
 /// Every shape of `SHAPES` in bindings-java/src/runtime/walk/recorded_shape.rs.
@@ -36,17 +36,19 @@ static PROGRAMS: [ShapeProgram; 14] = [
     program("interpreted", &["exclude interpreted", "dontinline interpretedCaller"]),
     program("interpreter_entry", &["exclude interpreterEntry", "dontinline interpreterEntryCaller"]),
     program("stub", &["dontinline stub", "dontinline stubCaller"]),
-    program("adapter", &["exclude adapter", "dontinline adapterCaller"]),
-    program("native_leaf", &["dontinline nativeLeaf"]),
+    ShapeProgram { since: 17, ..program("adapter", &["exclude adapter", "dontinline adapterCaller"]) },
+    ShapeProgram { since: 11, ..program("native_leaf", &["dontinline nativeLeaf"]) },
     program("upcall", &["dontinline compiled", "dontinline compiledCaller"]),
     program("exception", &["dontinline exception", "dontinline exceptionCaller"]),
     ShapeProgram {
         // Otherwise the compiler replaces faults that occur often by a check.
         options: &["-XX:-OmitStackTraceInFastThrow", "-XX:TieredStopAtLevel=1"],
+        since: 17,
         ..program("fault", &["dontinline fault", "dontinline faultCaller"])
     },
     ShapeProgram {
         options: &["-Xbatch"],
+        since: 17,
         ..program("deoptimization", &["dontinline deoptimization", "dontinline compiled", "dontinline compiledCaller"])
     },
     program("osr", &["dontinline osr"]),
@@ -65,7 +67,7 @@ pub fn run(arguments: &LiveArguments) -> StepResult {
     copy(&jar, &beside)?;
     copy(&workspace::target().join("debug").join(LIBRARY), &directory.join(LIBRARY))?;
     ProcessStep::new("compile the program", runtimes::preferred()?.home.join("bin/javac"))
-        .args(["-Xlint:all", "-Werror", "-cp"])
+        .args(["--release", "8", "-Xlint:all,-options", "-Werror", "-cp"])
         .arg(&beside)
         .arg("-d")
         .arg(&directory)

