@@ -31,8 +31,8 @@ pub struct RuntimeArguments {
 /// java       stress with each collector, pauses of the VM, on every installed JDK and 21 from PyPI
 /// field      frameworks and programs of production, each compared with a run without spanprof
 /// deploy     the files of examples/deploy in namespaces, with the layout, user, variables and limits that they state; needs root
-/// platforms  first programs on musl in Alpine's root, and on arm64 in emulation; programs on PyPy, a free-threaded CPython, Bun and
-///            Deno; needs root, qemu-img and qemu-user-static
+/// platforms  first programs on musl in Alpine's root, and on arm64 in emulation and in a virtual machine with its own kernel; programs
+///            on PyPy, a free-threaded CPython, Bun and Deno; needs root, qemu-img, qemu-user-static and qemu-system-arm
 /// system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]

@@ -7,15 +7,21 @@ use crate::artifact::{self, copy};
 use crate::languages::java;
 use crate::step::{on_path, ProcessStep, StepFailure, StepResult};
 use crate::target::Target;
-use crate::{git, scratch, workspace};
+use crate::{git, interpreters, scratch, workspace};
 
 /// Debian's packages in the root.
 const ARM64_PACKAGES: [&str; 3] = ["python3", "libstdc++6", "openjdk-17-jre-headless"];
 /// The emulator.
 const QEMU: &str = "qemu-aarch64-static";
 
-/// Tests that read memory by `process_vm_readv`, which the emulator does not know, or expect a signal before the call that sends it ends.
-const NOT_EMULATED: [&str; 6] = [
+/// The second one has neither atomic instructions (LSE) nor authentication of pointers.
+const PROCESSORS: [&str; 2] = ["max", "cortex-a53"];
+
+/// Tests that read memory by `process_vm_readv`, which the emulator does not know, expect a signal before the call that sends it ends, or
+/// follow a stack through the kernel's library.
+const NOT_EMULATED: [&str; 8] = [
+    "restart::tests",
+    "a_walk_from_a_handler_continues_in_the_interrupted_function",
     "the_program_and_the_c_library_have_unwind_information",
     "changed_unwind_information_makes_no_panic_and_takes_bounded_time",
     "the_c_library_has_a_rule_at_each_of_its_functions",
@@ -27,63 +33,71 @@ const NOT_EMULATED: [&str; 6] = [
 /// The unit tests without those of clocks and of threads of the kernel, which emulation changes.
 pub fn rust() -> StepResult {
     let root = root_directory()?;
-    unit_tests(Target::Arm64, &["signal", "unwind", "profile", "aggregate", "config"])?
-        .arg("--")
-        .args(NOT_EMULATED.iter().flat_map(|test| ["--skip", test]))
-        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{QEMU} -L {}", root.display()))
-        .run()
+    for processor in PROCESSORS {
+        println!("unit tests on {processor}");
+        unit_tests(Target::Arm64, &["signal", "unwind", "profile", "aggregate", "config"])?
+            .arg("--")
+            .args(NOT_EMULATED.iter().flat_map(|test| ["--skip", test]))
+            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{QEMU} -L {}", root.display()))
+            .env("QEMU_CPU", processor)
+            .run()?;
+    }
+    Ok(())
 }
 
 pub fn python() -> StepResult {
     let root = root_directory()?;
     let (site, profiles) =
         (scratch::empty("platforms/python-arm64/site")?, scratch::empty("platforms/python-arm64/out")?);
+    python_package(&site.join("spanprof"))?;
+    let python = |name: &str| emulated(name, &root, &root.join("usr/bin/python3")).env("PYTHONPATH", &site);
+    python("first run of Python on arm64").arg("xtask/wheel/first_run.py").arg(&profiles).arg("native").run()?;
+    shows_function(&profiles, "work")?;
+    let profiles = scratch::empty("platforms/python-arm64/threads")?;
+    python("threads in Python on arm64").arg("xtask/live/platforms/threads.py").arg(&profiles).run()?;
+    shows_threads(&profiles)
+}
+
+/// The package for Python in a directory.
+pub fn python_package(directory: &Path) -> StepResult {
     let library = artifact::dev_library("spanprof-python", Target::Arm64)?;
-    copy(&library, &site.join("spanprof/_spanprof.abi3.so"))?;
-    git::copy("bindings-python/python/spanprof/", &site.join("spanprof"))?;
-    emulated("first run of Python on arm64", &root, "usr/bin/python3")
-        .arg("xtask/wheel/first_run.py")
-        .arg(&profiles)
-        .arg("native")
-        .env("PYTHONPATH", &site)
-        .in_directory(&workspace::root())
-        .run()?;
-    shows_function(&profiles, "work")
+    copy(&library, &directory.join("_spanprof.abi3.so"))?;
+    git::copy("bindings-python/python/spanprof/", directory)
 }
 
 pub fn node() -> StepResult {
     let root = root_directory()?;
     let directory = node_directory(&workspace::target().join("platforms/node-arm64"), Target::Arm64)?;
-    emulated("first run of Node.js on arm64", &root, "opt/node/bin/node")
-        // The emulator does not start child processes for another processor.
-        .args(["first_run.mjs", "alone"])
-        .in_directory(&directory)
-        .run()?;
+    let node = |name: &str| emulated(name, &root, &root.join("opt/node/bin/node")).in_directory(&directory);
+    // The emulator does not start child processes for another processor.
+    node("first run of Node.js on arm64").args(["first_run.mjs", "alone"]).run()?;
     shows_function(&profiles_in(&directory)?, "anonymous")
 }
 
+/// On Java 17, and on 21 with authentication codes in return addresses, which the emulated processor has.
 pub fn java() -> StepResult {
-    let root = root_directory()?;
+    let newer = debian_root("arm64-java-21", "trixie", &["openjdk-21-jre-headless"])?;
     let jar = java::package::of_dev_libraries(Target::Arm64)?;
-    let (classes, profiles) =
-        (scratch::empty("platforms/java-arm64/classes")?, scratch::empty("platforms/java-arm64/out")?);
+    let classes = scratch::empty("platforms/java-arm64/classes")?;
     java::package::compile_first_run(&java::runtimes::preferred()?, &jar, &classes)?;
-    emulated("first run of Java on arm64", &root, "usr/lib/jvm/java-17-openjdk-arm64/bin/java")
-        .args(["-cp", &format!("{}:{}", classes.display(), jar.display()), "FirstRun", "library"])
-        .arg(&profiles)
-        .run()?;
-    shows_function(&profiles, "FirstRun.main")
+    for (root, version, flags) in
+        [(root_directory()?, "17", &[][..]), (newer, "21", &["-XX:UseBranchProtection=standard"][..])]
+    {
+        let profiles = scratch::empty(&format!("platforms/java-arm64/out-{version}"))?;
+        let program = root.join(format!("usr/lib/jvm/java-{version}-openjdk-arm64/bin/java"));
+        emulated(&format!("first run of Java {version} on arm64"), &root, &program)
+            .args(flags)
+            .args(["-cp", &format!("{}:{}", classes.display(), jar.display()), "FirstRun", "library"])
+            .arg(&profiles)
+            .run()?;
+        shows_function(&profiles, "FirstRun.main")?;
+    }
+    Ok(())
 }
 
 /// The root with Debian's programs for arm64.
-fn root_directory() -> StepResult<PathBuf> {
-    let root = workspace::target().join("live/arm64");
-    ProcessStep::new("fetch Debian's programs for arm64", "bash")
-        .arg("xtask/live/debian-root.sh")
-        .arg(&root)
-        .args([".", "arm64"])
-        .args(ARM64_PACKAGES)
-        .run()?;
+pub fn root_directory() -> StepResult<PathBuf> {
+    let root = debian_root("arm64", ".", &ARM64_PACKAGES)?;
     script("fetch Node.js for arm64", "node.sh").arg(&root).arg("manylinux_2_28_aarch64").run()?;
     if on_path(Path::new(QEMU)).is_none() {
         return Err(
@@ -93,7 +107,27 @@ fn root_directory() -> StepResult<PathBuf> {
     Ok(root)
 }
 
-fn emulated(name: &str, root: &Path, program: &str) -> ProcessStep {
+/// A root directory with packages of a release of Debian for arm64; `.` is that of this machine.
+pub fn debian_root(name: &str, release: &str, packages: &[&str]) -> StepResult<PathBuf> {
+    let root = workspace::target().join("live").join(name);
+    ProcessStep::new("fetch Debian's programs for arm64", "bash")
+        .arg("xtask/live/debian-root.sh")
+        .arg(&root)
+        .args([release, "arm64"])
+        .args(packages)
+        .run()?;
+    Ok(root)
+}
+
+fn emulated(name: &str, root: &Path, program: &Path) -> ProcessStep {
     // A library of the dev profile can take longer than the default to stop there.
-    ProcessStep::new(name, QEMU).arg("-L").arg(root).arg(root.join(program)).env("SPANPROF_STOP_TIMEOUT", "20")
+    ProcessStep::new(name, QEMU).arg("-L").arg(root).arg(program).env("SPANPROF_STOP_TIMEOUT", "20")
+}
+
+/// Fails unless the profiles have each of the threads of `threads.py`.
+fn shows_threads(profiles: &Path) -> StepResult {
+    ProcessStep::new("read the profiles of threads", interpreters::preferred()?.program)
+        .arg("xtask/live/platforms/check_threads.py")
+        .arg(profiles)
+        .run()
 }

@@ -1,8 +1,9 @@
 //! First programs of each language on other platforms, and the unit tests in Rust: musl natively, other languages in the root of Alpine
-//! Linux; arm64 in emulation (qemu-user) with the programs of Debian. Runtimes that are declined. The libraries are those of the dev profile.
-//! Nothing is installed on the machine.
+//! Linux; arm64 in emulation (qemu-user), and in a virtual machine with its own kernel (qemu-system), with the programs of Debian. Runtimes
+//! that are declined. The libraries are those of the dev profile. Nothing is installed on the machine.
 
 mod arm64;
+mod arm64_system;
 mod declines;
 pub(super) mod musl;
 
@@ -19,7 +20,7 @@ use crate::{git, workspace};
 type Cell = (&'static str, fn() -> StepResult);
 
 /// Every first program.
-const CELLS: [Cell; 10] = [
+const CELLS: [Cell; 12] = [
     ("rust-musl", musl::rust),
     ("rust-arm64", arm64::rust),
     ("node-musl", musl::node),
@@ -30,6 +31,8 @@ const CELLS: [Cell; 10] = [
     ("free-threaded", declines::free_threaded),
     ("bun", declines::bun),
     ("deno", declines::deno),
+    ("arm64-system", arm64_system::pages_of_4_kib),
+    ("arm64-system-16k", arm64_system::pages_of_16_kib),
 ];
 
 pub fn run(arguments: &LiveArguments) -> StepResult {
