@@ -110,6 +110,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
                     pc: (self.pc as u64).saturating_sub(u64::from(!self.leaf)),
                     stack_pointer: self.sp as u64,
                     frame_pointer: Some(self.fp as u64),
+                    link: None,
                 },
             ),
         };
@@ -173,8 +174,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
     /// The caller to which a frame leads, if it is generated code.
     fn generated_caller(&self, caller: Registers, frame: NativeFrame) -> Option<NativeCaller> {
         let (pc, sp) = (caller.pc as usize, caller.stack_pointer as usize);
-        let is_signal_frame = frame.frame_address == frame.stack_pointer;
-        let context = if is_signal_frame { frame.frame_address as usize } else { 0 };
+        let context = if frame.is_signal_frame { frame.frame_address as usize } else { 0 };
         let fp = caller.frame_pointer.unwrap_or(0) as usize;
         self.layout.is_code(pc).then_some(NativeCaller { pc, sp, fp, context })
     }

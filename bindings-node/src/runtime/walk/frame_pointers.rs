@@ -233,7 +233,7 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
                     break;
                 }
                 // No arithmetic may overflow: a broken chain yields any word.
-                (low, fp, pc) = (fp.wrapping_add(16), next, self.canonical(return_to));
+                (low, fp, pc) = (fp.wrapping_add(16), next, self.canonical(return_address(return_to as u64) as usize));
             }
             is_frame = self.is_frame(fp, low);
             let pushed = if self.is_v8(pc) {

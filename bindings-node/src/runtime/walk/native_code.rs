@@ -22,7 +22,7 @@ impl StackRegisters {
     /// The registers of the caller, outside handlers.
     #[inline(always)]
     pub fn here() -> Self {
-        let Registers { pc, stack_pointer, frame_pointer } = Registers::here();
+        let Registers { pc, stack_pointer, frame_pointer, .. } = Registers::here();
         Self { pc: pc as usize, sp: stack_pointer as usize, fp: frame_pointer.unwrap_or(0) as usize }
     }
 }
@@ -39,13 +39,17 @@ impl<'a> NativeUnwinding<'a> {
     pub fn interrupted<M: Memory>(&self, memory: M, registers: &StackRegisters) -> Walk<'a, M> {
         match self.context {
             Some(context) => self.tables.walk_interrupted(memory, context),
-            None => self.caller(memory, registers.pc as u64, registers.sp, registers.fp),
+            None => self.walk(memory, registers.pc as u64, registers.sp, registers.fp),
         }
     }
 
-    /// A walk from a function whose call is at this address.
+    /// A walk from a function whose call is at this address, and whose callee's frame ends at `sp`.
     pub fn caller<M: Memory>(&self, memory: M, pc: u64, sp: usize, fp: usize) -> Walk<'a, M> {
-        let registers = Registers { pc, stack_pointer: sp as u64, frame_pointer: Some(fp as u64) };
+        self.walk(memory, pc, sp, fp).with_lost_stack_pointer()
+    }
+
+    fn walk<M: Memory>(&self, memory: M, pc: u64, sp: usize, fp: usize) -> Walk<'a, M> {
+        let registers = Registers { pc, stack_pointer: sp as u64, frame_pointer: Some(fp as u64), link: None };
         self.tables.walk(memory, registers)
     }
 

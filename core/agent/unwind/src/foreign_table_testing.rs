@@ -5,9 +5,10 @@ use std::ops::Range;
 use spanprof_signal::Memory;
 
 use crate::build::foreign_table;
+use crate::registers::Registers;
 use crate::rule::RuleNumbers;
 use crate::snapshot::{Image, ObjectCode, Snapshot, TableState};
-use crate::walk::{Registers, Walk};
+use crate::walk::Walk;
 
 /// More than the deepest walk of a consumer.
 const MAX_STEPS: usize = 2048;
@@ -42,8 +43,12 @@ pub fn walks_by_table_of(bytes: &[u8], address: u64, code: &Range<u64>, seed: u6
     let memory = MadeUpMemory { seed, code, stack: 0x7fff_0000_0000 };
     for start in 0..8 {
         let pc = code.start + (seed.rotate_left(7 * start) % (code.end - code.start));
-        let registers =
-            Registers { pc, stack_pointer: memory.stack, frame_pointer: Some(memory.stack + 8 * (seed % 512)) };
+        let registers = Registers {
+            pc,
+            stack_pointer: memory.stack,
+            frame_pointer: Some(memory.stack + 8 * (seed % 512)),
+            link: cfg!(target_arch = "aarch64").then_some(code.start + seed % 64),
+        };
         let mut walk = Walk::new(&tables, memory, registers, (seed & 1 == 0).then_some(memory.stack + 4096));
         for _ in 0..MAX_STEPS {
             let Ok(frame) = walk.step() else { break };

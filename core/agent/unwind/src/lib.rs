@@ -2,19 +2,20 @@
 //! loaded files into compact tables on normal threads; `walk` follows a stack by them, without allocation, lock or DWARF. What a walk
 //! cannot continue, such as generated code, its caller continues with the exact registers.
 //!
-//! The modules, each of which uses only those before it: `end`, `rule` · `table` · `snapshot` · `walk` · `build`.
-//!
-//! Tables exist for x86-64. Elsewhere walks follow frame pointers to return addresses that follow a call.
+//! The modules, each of which uses only those before it: `end`, `registers`, `rule` · `table` · `snapshot` · `walk` · `build`.
 
 mod build;
 mod end;
 #[cfg(any(test, feature = "testing"))]
 mod foreign_table_testing;
+mod registers;
 mod rule;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod single_step_tests;
 mod snapshot;
 mod table;
 mod walk;
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod walk_tests;
 
 use std::ops::Range;
@@ -27,8 +28,9 @@ pub use build::{build_cpu_ns, refresh, stats, UnwindTableStats};
 pub use end::WalkEnd;
 #[cfg(any(test, feature = "testing"))]
 pub use foreign_table_testing::walks_by_table_of;
+pub use registers::{return_address, Registers};
 use snapshot::Snapshot;
-pub use walk::{is_indirect_call, return_address, NativeFrame, Registers, Walk};
+pub use walk::{is_indirect_call, NativeFrame, Walk};
 
 static SNAPSHOT: Published<Snapshot> = Published::new();
 
@@ -71,7 +73,7 @@ impl UnwindTables {
     /// A walk of the interrupted thread.
     #[inline]
     pub fn walk_interrupted<M: Memory>(&self, memory: M, context: &libc::ucontext_t) -> Walk<'_, M> {
-        let saved = std::ptr::from_ref(context) as u64 + walk::CONTEXT_REGISTERS;
+        let saved = std::ptr::from_ref(context) as u64 + registers::CONTEXT_REGISTERS;
         Walk::new(self.0.get(), memory, Registers::interrupted(context), Some(saved))
     }
 

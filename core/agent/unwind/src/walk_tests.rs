@@ -1,19 +1,20 @@
-//! Walks in this process: against the unwinder of the standard library, and at each instruction of functions with every kind of rule.
+//! Walks in this process: against the unwinder of the standard library, from handlers, and while libraries come and go.
 
-use std::arch::global_asm;
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use spanprof_signal::ProcessMemory;
 
 use crate::end::WalkEnd;
-use crate::walk::{Registers, Walk};
+use crate::registers::Registers;
+use crate::walk::Walk;
 use crate::UnwindTables;
 
 /// One test at a time: tables of all objects are built, and the handler has one state.
-fn tables_of_all_objects() -> MutexGuard<'static, ()> {
+pub(super) fn tables_of_all_objects() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     spanprof_os::install_fault_guard();
@@ -57,7 +58,7 @@ fn compares_with_the_standard_unwinder() {
 }
 
 fn at(pc: u64) -> Registers {
-    Registers { pc, stack_pointer: 0, frame_pointer: None }
+    Registers { pc, stack_pointer: 0, frame_pointer: None, link: None }
 }
 
 #[test]
@@ -75,215 +76,89 @@ fn a_walk_has_the_callers_that_the_standard_unwinder_finds() {
     unsafe { libc::qsort(numbers.as_mut_ptr().cast(), 2, 4, Some(compare)) };
 }
 
-// Functions with the rules that compilers and assembly write rarely; each calls its argument.
-global_asm!(
-    // GCC realigns the stack for vectors.
-    ".globl unwind_test_realigned",
-    ".type unwind_test_realigned, @function",
-    "unwind_test_realigned:",
-    ".cfi_startproc",
-    "lea r10, [rsp + 8]",
-    ".cfi_def_cfa r10, 0",
-    "and rsp, -32",
-    "push qword ptr [r10 - 8]",
-    "push rbp",
-    "mov rbp, rsp",
-    ".cfi_escape 0x10, 0x06, 0x02, 0x76, 0x00",
-    "push r10",
-    ".cfi_escape 0x0f, 0x03, 0x76, 0x78, 0x06",
-    "sub rsp, 40",
-    "call rdi",
-    "mov r10, [rbp - 8]",
-    ".cfi_def_cfa r10, 0",
-    "leave",
-    // GCC leaves this out: at two instructions the frame pointer of the caller is wrong.
-    ".cfi_restore rbp",
-    "lea rsp, [r10 - 8]",
-    ".cfi_def_cfa rsp, 8",
-    "ret",
-    ".cfi_endproc",
-    ".size unwind_test_realigned, . - unwind_test_realigned",
-    // perlasm: the stack pointer of the caller is saved in the aligned frame.
-    ".globl unwind_test_perlasm",
-    ".type unwind_test_perlasm, @function",
-    "unwind_test_perlasm:",
-    ".cfi_startproc",
-    "mov rax, rsp",
-    ".cfi_def_cfa_register rax",
-    "push rbp",
-    ".cfi_offset rbp, -16",
-    "mov rbp, 12345",
-    "sub rsp, 128",
-    "and rsp, -64",
-    "mov [rsp + 64], rax",
-    ".cfi_escape 0x0f, 0x06, 0x77, 0xc0, 0x00, 0x06, 0x23, 0x08",
-    "call rdi",
-    "mov rsi, [rsp + 64]",
-    ".cfi_def_cfa rsi, 8",
-    "mov rbp, [rsi - 8]",
-    ".cfi_restore rbp",
-    "mov rsp, rsi",
-    ".cfi_def_cfa_register rsp",
-    "ret",
-    ".cfi_endproc",
-    ".size unwind_test_perlasm, . - unwind_test_perlasm",
-    // Calls its argument with a trap after each instruction.
-    ".globl unwind_test_single_steps",
-    ".type unwind_test_single_steps, @function",
-    "unwind_test_single_steps:",
-    ".cfi_startproc",
-    "pushfq",
-    ".cfi_adjust_cfa_offset 8",
-    "or qword ptr [rsp], 0x100",
-    "popfq",
-    ".cfi_adjust_cfa_offset -8",
-    "sub rsp, 8",
-    ".cfi_adjust_cfa_offset 8",
-    "call rdi",
-    "add rsp, 8",
-    ".cfi_adjust_cfa_offset -8",
-    "pushfq",
-    ".cfi_adjust_cfa_offset 8",
-    "and qword ptr [rsp], -257",
-    "popfq",
-    ".cfi_adjust_cfa_offset -8",
-    "ret",
-    ".cfi_endproc",
-    ".size unwind_test_single_steps, . - unwind_test_single_steps",
-    // Hand-written code without unwind information: a short one.
-    ".balign 256",
-    ".globl unwind_test_no_rule",
-    ".type unwind_test_no_rule, @function",
-    "unwind_test_no_rule:",
-    "mov eax, 1",
-    "add eax, 2",
-    "ret",
-    ".size unwind_test_no_rule, . - unwind_test_no_rule",
-    ".balign 256",
-);
+/// Signals that interrupted the program in its work, and those after which the walk was wrong.
+static INTERRUPTIONS: AtomicU64 = AtomicU64::new(0);
+static FAILED_WALKS: AtomicU64 = AtomicU64::new(0);
+/// The address and the end of the first of these.
+static FIRST_FAILED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static IS_WORKING: AtomicBool = AtomicBool::new(false);
 
-unsafe extern "C" {
-    fn unwind_test_realigned(callee: extern "C" fn());
-    fn unwind_test_perlasm(callee: extern "C" fn());
-    fn unwind_test_single_steps(body: extern "C" fn());
-    fn unwind_test_no_rule();
-}
-
-/// What the handler of single steps counts.
-static STEPS: AtomicU64 = AtomicU64::new(0);
-static FAILED_STEPS: AtomicU64 = AtomicU64::new(0);
-static FIRST_FAILED_PC: AtomicU64 = AtomicU64::new(0);
-static FIRST_FAILED_END: AtomicU64 = AtomicU64::new(0);
-static MAY_GUESS: AtomicBool = AtomicBool::new(false);
-
-/// Whether the stack passes through the function that traps and ends at the root of the thread.
-extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+/// Whether the stack passes through the function that works and ends at the root of the thread.
+extern "C" fn on_interruption(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    let Some(tables) = UnwindTables::borrow().filter(|_| IS_WORKING.load(Ordering::Relaxed)) else { return };
     // SAFETY: the kernel's context on this thread's stack.
-    let context = unsafe { &*context.cast::<libc::ucontext_t>() };
-    let Some(tables) = UnwindTables::borrow() else { return };
-    let mut walk = tables.walk_interrupted(ProcessMemory, context);
-    let pc = walk.pc();
-    let runner = unwind_test_single_steps as *const () as u64;
-    let mut is_through_runner = false;
+    let mut walk = tables.walk_interrupted(ProcessMemory, unsafe { &*context.cast::<libc::ucontext_t>() });
+    let (pc, worker) = (walk.pc(), work as *const () as u64);
+    let mut is_through_worker = false;
     let end = loop {
-        is_through_runner |= walk.function_start() == Some(runner);
+        is_through_worker |= walk.function_start() == Some(worker);
         if let Err(end) = walk.step() {
             break end;
         }
     };
-    STEPS.fetch_add(1, Ordering::Relaxed);
-    let is_certain = MAY_GUESS.load(Ordering::Relaxed) || !walk.is_guessed();
-    let is_right = is_through_runner && end == WalkEnd::Root && is_certain;
-    if !is_right && FAILED_STEPS.fetch_add(1, Ordering::Relaxed) == 0 {
-        FIRST_FAILED_PC.store(pc, Ordering::Relaxed);
-        FIRST_FAILED_END.store(end as u64, Ordering::Relaxed);
+    INTERRUPTIONS.fetch_add(1, Ordering::Relaxed);
+    if (!is_through_worker || end != WalkEnd::Root) && FAILED_WALKS.fetch_add(1, Ordering::Relaxed) == 0 {
+        FIRST_FAILED[0].store(pc, Ordering::Relaxed);
+        FIRST_FAILED[1].store(end as u64, Ordering::Relaxed);
     }
 }
 
-/// Calls `body` with a trap after each instruction; returns the number of instructions at which the walk was wrong.
-fn run_in_single_steps(body: extern "C" fn()) -> u64 {
-    // SAFETY: an all-zero action is a valid value; the function sets and clears the flag of single steps.
+/// Calls functions with and without a frame, of the program and of the C library, until enough signals came.
+#[inline(never)]
+fn work(until: Instant) -> usize {
+    extern "C" fn compare(one: *const c_void, other: *const c_void) -> libc::c_int {
+        // SAFETY: `qsort` passes elements of the array below.
+        unsafe { *one.cast::<i32>() - *other.cast::<i32>() }
+    }
+    let (mut length, mut turn) = (0, 0);
+    IS_WORKING.store(true, Ordering::Relaxed);
+    while INTERRUPTIONS.load(Ordering::Relaxed) < 500 && Instant::now() < until {
+        turn += 1;
+        let mut numbers: [i32; 40] = std::array::from_fn(|index| (index as i32 * 7919 + turn) % 41);
+        let text = black_box(vec![b'a'; 1 + turn as usize % 900]);
+        let mut copy = vec![0u8; text.len() + 1];
+        // SAFETY: locals of the sizes that are passed; the copy ends with zero.
+        length += unsafe {
+            libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), 4, Some(compare));
+            libc::memcpy(copy.as_mut_ptr().cast(), text.as_ptr().cast(), text.len());
+            libc::strlen(copy.as_ptr().cast())
+        };
+    }
+    IS_WORKING.store(false, Ordering::Relaxed);
+    length
+}
+
+#[test]
+#[cfg_attr(target_env = "musl", ignore = "the C library has no unwind information")]
+fn wherever_a_signal_comes_the_walk_passes_through_the_caller_to_the_root() {
+    let _turn = tables_of_all_objects();
+    // SAFETY: an all-zero action is a valid value.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = on_step as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO;
-        assert_eq!(libc::sigaction(libc::SIGTRAP, &action, std::ptr::null_mut()), 0);
-        FAILED_STEPS.store(0, Ordering::Relaxed);
-        unwind_test_single_steps(body);
+        action.sa_sigaction = on_interruption as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        assert_eq!(libc::sigaction(libc::SIGWINCH, &action, std::ptr::null_mut()), 0);
     }
-    FAILED_STEPS.load(Ordering::Relaxed)
-}
-
-fn assert_steps(name: &str, body: extern "C" fn()) {
-    let before = STEPS.load(Ordering::Relaxed);
-    let failed = run_in_single_steps(body);
-    let steps = STEPS.load(Ordering::Relaxed) - before;
-    let pc = FIRST_FAILED_PC.load(Ordering::Relaxed);
-    let end = WalkEnd::ALL[FIRST_FAILED_END.load(Ordering::Relaxed) as usize];
-    assert!(steps > 10, "{name}: {steps} steps");
+    let is_over = AtomicBool::new(false);
+    let thread_id = spanprof_os::thread_id();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                // SAFETY: a signal to a thread of this process, with a handler.
+                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread_id, libc::SIGWINCH) };
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        });
+        assert!(black_box(work(Instant::now() + Duration::from_secs(20))) > 0);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let [interruptions, failed] = [&INTERRUPTIONS, &FAILED_WALKS].map(|counter| counter.load(Ordering::Relaxed));
+    let [pc, end] = FIRST_FAILED.each_ref().map(|word| word.load(Ordering::Relaxed));
     let function = spanprof_os::native_object(pc, 0).map(|object| (object.exported_symbol(pc), object.file));
-    assert_eq!(failed, 0, "{name}: {failed} of {steps} walks; the first at {pc:#x} ({function:?}) ended with {end:?}");
-}
-
-extern "C" fn callee() {
-    black_box(std::env::var_os("PATH"));
-}
-
-#[test]
-#[cfg_attr(target_env = "musl", ignore = "the C library has no unwind information")]
-fn at_each_instruction_the_walk_passes_through_the_caller_to_the_root() {
-    let _turn = tables_of_all_objects();
-    MAY_GUESS.store(false, Ordering::Relaxed);
-    extern "C" fn realigned() {
-        // SAFETY: it calls its argument.
-        unsafe { unwind_test_realigned(callee) }
-    }
-    extern "C" fn perlasm() {
-        // SAFETY: it calls its argument.
-        unsafe { unwind_test_perlasm(callee) }
-    }
-    extern "C" fn allocates_and_formats() {
-        let mut list: Vec<String> = (0..6).map(|number| format!("{number:>5} {}", f64::from(number) / 3.0)).collect();
-        list.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        black_box(list.concat().repeat(100));
-    }
-    extern "C" fn of_the_c_library() {
-        extern "C" fn compare(one: *const c_void, other: *const c_void) -> libc::c_int {
-            // SAFETY: `qsort` passes elements of the array below.
-            unsafe { *one.cast::<i32>() - *other.cast::<i32>() }
-        }
-        let mut numbers: [i32; 40] = std::array::from_fn(|index| (index as i32 * 7919) % 41);
-        let mut text = [0u8; 64];
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: locals of the sizes that are passed; a format with its two arguments.
-        unsafe {
-            libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), 4, Some(compare));
-            libc::snprintf(text.as_mut_ptr().cast(), text.len(), c"%d %.3f".as_ptr(), numbers[3], 2.5);
-            libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time);
-            libc::usleep(1);
-        }
-        black_box((numbers, text, time));
-    }
-    assert_steps("realigned", realigned);
-    assert_steps("perlasm", perlasm);
-    // Linkage tables of lld have no unwind information.
-    MAY_GUESS.store(true, Ordering::Relaxed);
-    assert_steps("allocations and formats", allocates_and_formats);
-    assert_steps("functions of the C library", of_the_c_library);
-}
-
-#[test]
-#[cfg_attr(target_env = "musl", ignore = "the C library has no unwind information")]
-fn a_leaf_without_a_rule_is_guessed_by_its_return_address() {
-    let _turn = tables_of_all_objects();
-    extern "C" fn no_rule() {
-        for _ in 0..10 {
-            // SAFETY: it changes a register that callers do not expect to be kept.
-            unsafe { unwind_test_no_rule() }
-        }
-    }
-    MAY_GUESS.store(true, Ordering::Relaxed);
-    assert_steps("no rule", no_rule);
+    let end = WalkEnd::ALL[end as usize];
+    assert_eq!(failed, 0, "{failed} of {interruptions}; the first at {pc:#x} ({function:?}) ended with {end:?}");
+    assert!(interruptions > 20, "{interruptions}");
+    println!("{interruptions} interruptions");
 }
 
 /// The program counters of a walk in a handler, across the frame of the signal.
@@ -346,8 +221,8 @@ fn libraries_come_and_go_while_other_threads_walk() {
                 }
             });
         }
-        let until = std::time::Instant::now() + std::time::Duration::from_millis(500);
-        while std::time::Instant::now() < until {
+        let until = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < until {
             let all: Vec<u64> = crate::SNAPSHOT
                 .borrow()
                 .unwrap()

@@ -17,14 +17,15 @@ use spanprof_unwind::{is_indirect_call, Registers, UnwindTables, Walk, WalkEnd};
 pub(crate) fn walk_waiting_thread(wait: &SystemCallWait, stack: &mut RawStack<'_>) -> WalkEnd {
     let Some(tables) = UnwindTables::borrow() else { return WalkEnd::TableMissing };
     let memory = CheckedMemory::default();
-    let registers = Registers { pc: wait.pc, stack_pointer: wait.stack_pointer, frame_pointer: None };
+    let registers = Registers { pc: wait.pc, stack_pointer: wait.stack_pointer, frame_pointer: None, link: None };
     let mut walk = tables.walk(&memory, registers);
     let end = loop {
         if !stack.push(RawFrame { code: walk.pc(), at: 0 }) {
             break WalkEnd::Stopped;
         }
         let step = walk.step().or_else(|end| {
-            match frame_pointer_of(&walk, &memory).filter(|_| end == WalkEnd::UnknownRegister) {
+            let is_unknown = end == WalkEnd::UnknownRegister && cfg!(target_arch = "x86_64");
+            match is_unknown.then(|| frame_pointer_of(&walk, &memory)).flatten() {
                 Some(frame_pointer) => {
                     walk.set_frame_pointer(frame_pointer);
                     walk.step()

@@ -212,9 +212,7 @@ fn wanted_code() -> Vec<u64> {
 }
 
 fn table_of(image: &Image, numbers: &mut RuleNumbers, is_canceled: &dyn Fn() -> bool) -> Option<UnwindTable> {
-    // Rules are those of x86-64.
-    let information = image.unwind_information().filter(|_| cfg!(target_arch = "x86_64"))?;
-    rows::table(&information, &image.code, numbers, is_canceled)
+    rows::table(&image.unwind_information()?, &image.code, numbers, is_canceled)
 }
 
 /// The table of a section that is no loaded file's.

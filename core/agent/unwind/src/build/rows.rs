@@ -4,11 +4,14 @@ use std::ops::Range;
 
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, Encoding, EndianSlice, LittleEndian, Operation, Register, RegisterRule,
-    UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow,
+    UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, Vendor,
 };
 
 use super::image::UnwindInformation;
-use crate::rule::{CallerFramePointer, FrameAddress, RuleNumbers, UnwindRule, FRAME_POINTER, NO_RULE, STACK_POINTER};
+use crate::rule::{
+    self, CallerFramePointer, FrameAddress, ReturnAddress, RuleNumbers, UnwindRule, FRAME_POINTER, MAX_OFFSET, NO_RULE,
+    STACK_POINTER,
+};
 use crate::table::{Row, UnwindTable};
 
 /// The longest functions have some 3,000.
@@ -19,8 +22,7 @@ const MAX_ROWS: usize = 4 << 20;
 const MAX_PADDING: u32 = 64;
 /// CPU time for one file, which takes 15 to 20 ms per MB of `.eh_frame`.
 const MAX_CPU_NS: u64 = 2_000_000_000;
-/// DWARF number of the return address.
-const RETURN_ADDRESS: Register = Register(16);
+const RETURN_ADDRESS: Register = Register(rule::RETURN_ADDRESS as u16);
 
 type Section<'a> = EhFrame<EndianSlice<'a, LittleEndian>>;
 
@@ -32,7 +34,11 @@ pub(super) fn table(
     is_canceled: &dyn Fn() -> bool,
 ) -> Option<UnwindTable> {
     let code_bytes = u32::try_from(code.end.checked_sub(code.start)?).ok()?;
-    let section = EhFrame::new(&information.bytes, LittleEndian);
+    let mut section = EhFrame::new(&information.bytes, LittleEndian);
+    if cfg!(target_arch = "aarch64") {
+        // `DW_CFA_AARCH64_negate_ra_state`: walks remove authentication codes from every return address.
+        section.set_vendor(Vendor::AArch64);
+    }
     let bases = BaseAddresses::default().set_eh_frame(information.address).set_text(code.start);
     let mut context = UnwindContext::new();
     let mut last_cie = None;
@@ -109,14 +115,14 @@ impl RowConverter<'_, '_> {
         if self.is_signal_frame {
             return UnwindRule::without_frame(FrameAddress::SignalFrame);
         }
-        match row.register(RETURN_ADDRESS) {
-            Some(RegisterRule::Offset(-8)) => {}
-            Some(RegisterRule::Undefined) => return UnwindRule::without_frame(FrameAddress::Root),
-            _ => return UnwindRule::NONE,
+        if row.register(RETURN_ADDRESS) == Some(RegisterRule::Undefined) {
+            return UnwindRule::without_frame(FrameAddress::Root);
         }
-        match self.frame_address(row.cfa()) {
-            None => UnwindRule::NONE,
-            Some(frame_address) => UnwindRule { frame_address, frame_pointer: self.frame_pointer(row) },
+        match (self.frame_address(row.cfa()), return_address(row)) {
+            (Some(frame_address), Some(return_address)) => {
+                UnwindRule { frame_address, frame_pointer: self.frame_pointer(row), return_address }
+            }
+            _ => UnwindRule::NONE,
         }
     }
 
@@ -146,12 +152,9 @@ impl RowConverter<'_, '_> {
         let frame_pointer = Register(u16::from(FRAME_POINTER));
         match row.register(frame_pointer) {
             None | Some(RegisterRule::SameValue) => CallerFramePointer::Unchanged,
-            Some(RegisterRule::Offset(offset)) => match i16::try_from(offset / 8) {
-                Ok(words) if offset % 8 == 0 && words != 0 && words > i16::MIN && words < i16::MAX => {
-                    CallerFramePointer::Saved { words }
-                }
-                _ => CallerFramePointer::Lost,
-            },
+            Some(RegisterRule::Offset(offset)) => {
+                saved_words(offset).map_or(CallerFramePointer::Lost, |words| CallerFramePointer::Saved { words })
+            }
             Some(RegisterRule::Expression(expression)) => match self.operations(&expression).as_deref() {
                 Some([Operation::RegisterOffset { register, offset: 0, .. }]) if *register == frame_pointer => {
                     CallerFramePointer::SavedAtFramePointer
@@ -180,18 +183,42 @@ impl RowConverter<'_, '_> {
     }
 }
 
+/// The place of the return address; `None` for one that no rule expresses.
+fn return_address(row: &UnwindTableRow<usize>) -> Option<ReturnAddress> {
+    match row.register(RETURN_ADDRESS) {
+        Some(RegisterRule::Offset(offset)) => {
+            let saved = ReturnAddress::Saved { words: saved_words(offset)? };
+            (cfg!(target_arch = "aarch64") || saved == ReturnAddress::OF_CALL).then_some(saved)
+        }
+        None | Some(RegisterRule::SameValue) if cfg!(target_arch = "aarch64") => Some(ReturnAddress::InRegister),
+        _ => None,
+    }
+}
+
+/// The words between the frame address and a saved register; `None` if a rule cannot express them.
+fn saved_words(offset: i64) -> Option<i16> {
+    let words = i16::try_from(offset / 8).ok()?;
+    (offset % 8 == 0 && words != 0 && words > i16::MIN && words < i16::MAX).then_some(words)
+}
+
 /// The number of a general register.
 fn general(register: Register) -> Option<u8> {
-    u8::try_from(register.0).ok().filter(|number| *number < 16)
+    const REGISTERS: u8 = if cfg!(target_arch = "x86_64") { 16 } else { 32 };
+    u8::try_from(register.0).ok().filter(|number| *number < REGISTERS)
 }
 
 fn register_and_offset(register: Register, offset: i64) -> Option<FrameAddress> {
-    Some(FrameAddress::Register { register: general(register)?, offset: offset.try_into().ok()? })
+    Some(FrameAddress::Register { register: general(register)?, offset: offset_of_rule(offset)? })
 }
 
+/// Of x86-64 only: compilers for arm64 align a stack by the frame pointer.
 fn loaded(register: Register, offset: i64, added: u64) -> Option<FrameAddress> {
-    let words = u8::try_from(added / 8).ok().filter(|_| added.is_multiple_of(8))?;
-    Some(FrameAddress::Loaded { register: general(register)?, offset: offset.try_into().ok()?, words })
+    let words = u8::try_from(added / 8).ok().filter(|_| added.is_multiple_of(8) && cfg!(target_arch = "x86_64"))?;
+    Some(FrameAddress::Loaded { register: general(register)?, offset: offset_of_rule(offset)?, words })
+}
+
+fn offset_of_rule(offset: i64) -> Option<i32> {
+    i32::try_from(offset).ok().filter(|offset| (-MAX_OFFSET..=MAX_OFFSET).contains(offset))
 }
 
 #[cfg(test)]
@@ -222,11 +249,15 @@ mod tests {
         assert!(canceled.is_none());
         let table = table(&information, &code, &mut numbers, &|| false).unwrap();
         // An entry has four bytes; distributions differ in size.
-        assert!((50_000..2 << 20).contains(&table.bytes()), "{}", table.bytes());
+        assert!((10_000..2 << 20).contains(&table.bytes()), "{}", table.bytes());
         for function in [libc::getenv as *const (), libc::malloc as *const (), libc::poll as *const ()] {
             let offset = (function as u64 - code.start) as u32;
             let rule = UnwindRule::of_number(table.rule(offset));
-            let at_entry = FrameAddress::Register { register: STACK_POINTER, offset: 8 };
+            // A call pushes the return address on x86-64.
+            let at_entry = FrameAddress::Register {
+                register: STACK_POINTER,
+                offset: if cfg!(target_arch = "x86_64") { 8 } else { 0 },
+            };
             assert_eq!(rule, UnwindRule::without_frame(at_entry));
             assert_eq!(table.function_start(offset + 3), Some(offset));
         }
