@@ -16,7 +16,7 @@ const OF_THE_VM: &str = "-Dtest=AllocationsTest,GcPausesTest,InheritedTest,Locks
 /// The tests of features whose implementation depends on the VM, by programs in Java 8.
 const BY_OLD_PROGRAMS: &str = "-Dtest=Java8Test,LocksTest#theDelayOfPlatformThreads*+idleWaitsOfPlatform*,\
     GcPausesTest#pausesHave*,InheritedTest#*AThread*,AgentPathTest#theNativeAgent*Program*,\
-    AsyncGetCallTraceTest#shares*,OpenTelemetryTest#asAnExtension*,\
+    AsyncGetCallTraceTest#shares*,OpenTelemetryTest#asAnExtension*,PermissionsTest,\
     ProfileTest#stacksAreCompleteWhileTheCollector*+stacksAreCompleteIn*+shares*+aScopesLabels*+wallTime*+nullChecks*+aSample*";
 /// Those that Java 8 does not support.
 const OF_ALLOCATIONS: &str = ",AllocationsTest#allocatedBytes*+theProfileOfObjects*+eachSampleOfAPlatform*";

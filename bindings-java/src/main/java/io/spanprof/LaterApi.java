@@ -1,10 +1,7 @@
 package io.spanprof;
 
-import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
-import java.lang.invoke.MethodType;
 import java.lang.invoke.VarHandle;
-import java.lang.reflect.Field;
 import java.nio.ByteOrder;
 
 /**
@@ -27,13 +24,9 @@ final class LaterApi {
         }
     }
 
-    /** Stores before it are not reordered with stores after it. */
+    /** See {@link StoreFence}; where the API exists. */
     static void storeStoreFence() {
-        if (EXISTS) {
-            VarHandle.storeStoreFence();
-        } else {
-            StoreFenceOfJava8.call();
-        }
+        VarHandle.storeStoreFence();
     }
 
     /** The number in eight bytes, the first of which is the lowest. */
@@ -65,32 +58,5 @@ final class LaterApi {
         static final VarHandle HANDLE = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
 
         private LongsInBytes() {}
-    }
-
-    private static final class StoreFenceOfJava8 {
-        private static final MethodHandle FENCE = find();
-
-        private StoreFenceOfJava8() {}
-
-        static void call() {
-            try {
-                FENCE.invokeExact();
-            } catch (Throwable impossible) {
-                // Unsafe.storeFence throws nothing.
-                return;
-            }
-        }
-
-        private static MethodHandle find() {
-            try {
-                Class<?> type = Class.forName("sun.misc.Unsafe");
-                Field instance = type.getDeclaredField("theUnsafe");
-                instance.setAccessible(true);
-                MethodType withoutValue = MethodType.methodType(void.class);
-                return MethodHandles.lookup().findVirtual(type, "storeFence", withoutValue).bindTo(instance.get(null));
-            } catch (ReflectiveOperationException notHotSpot) {
-                throw new IllegalStateException(notHotSpot);
-            }
-        }
     }
 }

@@ -136,14 +136,14 @@ final class ThreadScope {
 
     /** Whether the first word is as it was in a scope: no scope is open inside it, and none has ended around it. */
     static boolean isInnermost(LongBuffer buffer, long state) {
-        LaterApi.storeStoreFence();
+        StoreFence.call();
         return state(buffer) == state;
     }
 
     static void write(LongBuffer buffer, long state, long labelSet, long traceHigh, long traceLow, long span, long root) {
         buffer.put(0, 0);
         // The handler runs on this thread: only compiler reordering must be prevented.
-        LaterApi.storeStoreFence();
+        StoreFence.call();
         begin(buffer, state, labelSet, traceHigh, traceLow, span, root);
     }
 
@@ -154,7 +154,7 @@ final class ThreadScope {
         buffer.put(3, traceLow);
         buffer.put(4, span);
         buffer.put(5, root);
-        LaterApi.storeStoreFence();
+        StoreFence.call();
         putState(buffer, state);
     }
 
@@ -171,7 +171,7 @@ final class ThreadScope {
 
     static void putState(LongBuffer buffer, long state) {
         buffer.put(0, state);
-        LaterApi.storeStoreFence();
+        StoreFence.call();
     }
 
     /**

@@ -19,7 +19,7 @@ class PermissionsTest {
 
     @BeforeEach
     void versionWithPolicies() {
-        assumeTrue(Runtime.version().feature() < 24);
+        assumeTrue(Programs.VERSION < 24);
     }
 
     private List<String> run(String policy, String api) throws Exception {

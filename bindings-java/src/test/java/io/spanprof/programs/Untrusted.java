@@ -9,9 +9,8 @@ import io.spanprof.SpanprofConfig;
 import io.spanprof.pyroscope.Config;
 import io.spanprof.pyroscope.PyroscopeAgent;
 import java.io.IOException;
-import java.nio.file.Path;
-import java.util.List;
-import java.util.Map;
+import java.nio.file.Paths;
+import java.util.Collections;
 import java.util.concurrent.ForkJoinPool;
 import java.util.function.Supplier;
 
@@ -28,16 +27,16 @@ public final class Untrusted {
         print(when + "_stats", () -> !Spanprof.stats().isEmpty());
         print(when + "_flush", Spanprof::flush);
         print(when + "_update", () -> Spanprof.update(SpanprofConfig.builder().sampleRate(200).build()));
-        print(when + "_tag", () -> Spanprof.tagWrapper(Map.of("a", "b"), () -> 42));
+        print(when + "_tag", () -> Spanprof.tagWrapper(Collections.singletonMap("a", "b"), () -> 42));
         try (Scope scope = Spanprof.tag(Labels.of("a", "b"))) {
             SpanLink.activate("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331").restore();
         }
         Spanprof.wrap(ForkJoinPool.commonPool()).execute(() -> {});
         Spanprof.wrap(() -> {}).run();
         PprofHandler.enable();
-        PprofHandler.respond("GET", "/debug/pprof", "/cmdline", "", List.of(), new byte[0]);
+        PprofHandler.respond("GET", "/debug/pprof", "/cmdline", "", Collections.emptyList(), new byte[0]);
         try {
-            Spanprof.capture(() -> 42).save(Path.of(directory, "capture.pb.gz"));
+            Spanprof.capture(() -> 42).save(Paths.get(directory, "capture.pb.gz"));
             throw new AssertionError("the program may write no file");
         } catch (IOException denied) {
             print(when + "_capture", () -> "denied");
