@@ -3,12 +3,11 @@
 use std::arch::global_asm;
 use std::ffi::c_void;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use spanprof_signal::ProcessMemory;
 
-use crate::end::WalkEnd;
-use crate::walk_tests::tables_of_all_objects;
+use crate::walk_tests::{tables_of_all_objects, CheckedWalks};
 use crate::UnwindTables;
 
 // Functions with the rules that compilers and assembly write rarely; each calls its argument.
@@ -105,60 +104,28 @@ unsafe extern "C" {
     fn unwind_test_no_rule();
 }
 
-/// What the handler of single steps counts.
-static STEPS: AtomicU64 = AtomicU64::new(0);
-static FAILED_STEPS: AtomicU64 = AtomicU64::new(0);
-static FIRST_FAILED_PC: AtomicU64 = AtomicU64::new(0);
-static FIRST_FAILED_END: AtomicU64 = AtomicU64::new(0);
+/// At each instruction.
+static STEPS: CheckedWalks = CheckedWalks::new();
 static MAY_GUESS: AtomicBool = AtomicBool::new(false);
 
-/// Whether the stack passes through the function that traps and ends at the root of the thread.
 extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel's context on this thread's stack.
-    let context = unsafe { &*context.cast::<libc::ucontext_t>() };
     let Some(tables) = UnwindTables::borrow() else { return };
-    let mut walk = tables.walk_interrupted(ProcessMemory, context);
-    let pc = walk.pc();
-    let runner = unwind_test_single_steps as *const () as u64;
-    let mut is_through_runner = false;
-    let end = loop {
-        is_through_runner |= walk.function_start() == Some(runner);
-        if let Err(end) = walk.step() {
-            break end;
-        }
-    };
-    STEPS.fetch_add(1, Ordering::Relaxed);
-    let is_certain = MAY_GUESS.load(Ordering::Relaxed) || !walk.is_guessed();
-    let is_right = is_through_runner && end == WalkEnd::Root && is_certain;
-    if !is_right && FAILED_STEPS.fetch_add(1, Ordering::Relaxed) == 0 {
-        FIRST_FAILED_PC.store(pc, Ordering::Relaxed);
-        FIRST_FAILED_END.store(end as u64, Ordering::Relaxed);
-    }
+    // SAFETY: the kernel's context on this thread's stack.
+    let walk = tables.walk_interrupted(ProcessMemory, unsafe { &*context.cast::<libc::ucontext_t>() });
+    STEPS.check(walk, unwind_test_single_steps as *const (), MAY_GUESS.load(Ordering::Relaxed));
 }
 
-/// Calls `body` with a trap after each instruction; returns the number of instructions at which the walk was wrong.
-fn run_in_single_steps(body: extern "C" fn()) -> u64 {
+/// Calls `body` with a trap after each instruction, at which the walk must be right.
+fn assert_steps(name: &str, body: extern "C" fn()) {
     // SAFETY: an all-zero action is a valid value; the function sets and clears the flag of single steps.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_step as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(libc::SIGTRAP, &action, std::ptr::null_mut()), 0);
-        FAILED_STEPS.store(0, Ordering::Relaxed);
         unwind_test_single_steps(body);
     }
-    FAILED_STEPS.load(Ordering::Relaxed)
-}
-
-fn assert_steps(name: &str, body: extern "C" fn()) {
-    let before = STEPS.load(Ordering::Relaxed);
-    let failed = run_in_single_steps(body);
-    let steps = STEPS.load(Ordering::Relaxed) - before;
-    let pc = FIRST_FAILED_PC.load(Ordering::Relaxed);
-    let end = WalkEnd::ALL[FIRST_FAILED_END.load(Ordering::Relaxed) as usize];
-    assert!(steps > 10, "{name}: {steps} steps");
-    let function = spanprof_os::native_object(pc, 0).map(|object| (object.exported_symbol(pc), object.file));
-    assert_eq!(failed, 0, "{name}: {failed} of {steps} walks; the first at {pc:#x} ({function:?}) ended with {end:?}");
+    STEPS.assert_right(name, 10);
 }
 
 extern "C" fn callee() {

@@ -76,31 +76,57 @@ fn a_walk_has_the_callers_that_the_standard_unwinder_finds() {
     unsafe { libc::qsort(numbers.as_mut_ptr().cast(), 2, 4, Some(compare)) };
 }
 
-/// Signals that interrupted the program in its work, and those after which the walk was wrong.
-static INTERRUPTIONS: AtomicU64 = AtomicU64::new(0);
-static FAILED_WALKS: AtomicU64 = AtomicU64::new(0);
-/// The address and the end of the first of these.
-static FIRST_FAILED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// Walks in handlers, and how many of them were wrong.
+pub(super) struct CheckedWalks {
+    count: AtomicU64,
+    failed: AtomicU64,
+    /// The address and the end of the first wrong one.
+    first_failed: [AtomicU64; 2],
+}
+
+impl CheckedWalks {
+    pub const fn new() -> Self {
+        Self { count: AtomicU64::new(0), failed: AtomicU64::new(0), first_failed: [const { AtomicU64::new(0) }; 2] }
+    }
+
+    /// Checks that the stack passes through a function and ends at the root of the thread.
+    pub fn check(&self, mut walk: Walk<'_, ProcessMemory>, function: *const (), may_guess: bool) {
+        let pc = walk.pc();
+        let mut is_through_function = false;
+        let end = loop {
+            is_through_function |= walk.function_start() == Some(function as u64);
+            if let Err(end) = walk.step() {
+                break end;
+            }
+        };
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let is_right = is_through_function && end == WalkEnd::Root && (may_guess || !walk.is_guessed());
+        if !is_right && self.failed.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.first_failed[0].store(pc, Ordering::Relaxed);
+            self.first_failed[1].store(end as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Fails if one of the walks since the last call was wrong, or if there were not more than `count`.
+    pub fn assert_right(&self, name: &str, count: u64) {
+        let [checked, failed] = [&self.count, &self.failed].map(|counter| counter.swap(0, Ordering::Relaxed));
+        let [pc, end] = self.first_failed.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let function = spanprof_os::native_object(pc, 0).map(|object| (object.exported_symbol(pc), object.file));
+        let end = WalkEnd::ALL[end as usize];
+        assert_eq!(failed, 0, "{name}: {failed} of {checked}; the first at {pc:#x} ({function:?}) ended with {end:?}");
+        assert!(checked > count, "{name}: {checked} walks");
+    }
+}
+
+/// At signals that interrupted the program in its work.
+static INTERRUPTIONS: CheckedWalks = CheckedWalks::new();
 static IS_WORKING: AtomicBool = AtomicBool::new(false);
 
-/// Whether the stack passes through the function that works and ends at the root of the thread.
 extern "C" fn on_interruption(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(tables) = UnwindTables::borrow().filter(|_| IS_WORKING.load(Ordering::Relaxed)) else { return };
     // SAFETY: the kernel's context on this thread's stack.
-    let mut walk = tables.walk_interrupted(ProcessMemory, unsafe { &*context.cast::<libc::ucontext_t>() });
-    let (pc, worker) = (walk.pc(), work as *const () as u64);
-    let mut is_through_worker = false;
-    let end = loop {
-        is_through_worker |= walk.function_start() == Some(worker);
-        if let Err(end) = walk.step() {
-            break end;
-        }
-    };
-    INTERRUPTIONS.fetch_add(1, Ordering::Relaxed);
-    if (!is_through_worker || end != WalkEnd::Root) && FAILED_WALKS.fetch_add(1, Ordering::Relaxed) == 0 {
-        FIRST_FAILED[0].store(pc, Ordering::Relaxed);
-        FIRST_FAILED[1].store(end as u64, Ordering::Relaxed);
-    }
+    let walk = tables.walk_interrupted(ProcessMemory, unsafe { &*context.cast::<libc::ucontext_t>() });
+    INTERRUPTIONS.check(walk, work as *const (), true);
 }
 
 /// Calls functions with and without a frame, of the program and of the C library, until enough signals came.
@@ -112,7 +138,7 @@ fn work(until: Instant) -> usize {
     }
     let (mut length, mut turn) = (0, 0);
     IS_WORKING.store(true, Ordering::Relaxed);
-    while INTERRUPTIONS.load(Ordering::Relaxed) < 500 && Instant::now() < until {
+    while INTERRUPTIONS.count.load(Ordering::Relaxed) < 500 && Instant::now() < until {
         turn += 1;
         let mut numbers: [i32; 40] = std::array::from_fn(|index| (index as i32 * 7919 + turn) % 41);
         let text = black_box(vec![b'a'; 1 + turn as usize % 900]);
@@ -152,13 +178,7 @@ fn wherever_a_signal_comes_the_walk_passes_through_the_caller_to_the_root() {
         assert!(black_box(work(Instant::now() + Duration::from_secs(20))) > 0);
         is_over.store(true, Ordering::Relaxed);
     });
-    let [interruptions, failed] = [&INTERRUPTIONS, &FAILED_WALKS].map(|counter| counter.load(Ordering::Relaxed));
-    let [pc, end] = FIRST_FAILED.each_ref().map(|word| word.load(Ordering::Relaxed));
-    let function = spanprof_os::native_object(pc, 0).map(|object| (object.exported_symbol(pc), object.file));
-    let end = WalkEnd::ALL[end as usize];
-    assert_eq!(failed, 0, "{failed} of {interruptions}; the first at {pc:#x} ({function:?}) ended with {end:?}");
-    assert!(interruptions > 20, "{interruptions}");
-    println!("{interruptions} interruptions");
+    INTERRUPTIONS.assert_right("interruptions", 20);
 }
 
 /// The program counters of a walk in a handler, across the frame of the signal.

@@ -4,33 +4,6 @@ use crate::walk::guarded;
 
 pub(super) const INSTRUCTION_BYTES: u64 = 4;
 
-/// Calls that may be repeated after EINTR, because they transferred and changed nothing. Excludes `close` and
-/// `connect`.
-pub(super) const RESTARTABLE: [libc::c_long; 22] = [
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_readv,
-    libc::SYS_writev,
-    libc::SYS_nanosleep,
-    libc::SYS_accept,
-    libc::SYS_sendto,
-    libc::SYS_recvfrom,
-    libc::SYS_sendmsg,
-    libc::SYS_recvmsg,
-    libc::SYS_semop,
-    libc::SYS_msgsnd,
-    libc::SYS_msgrcv,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_rt_sigsuspend,
-    libc::SYS_futex,
-    libc::SYS_semtimedop,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_pselect6,
-    libc::SYS_ppoll,
-    libc::SYS_epoll_pwait,
-    libc::SYS_accept4,
-];
-
 /// Whether a call has no result yet, by the `x0` of its thread. An argument that looks like an error, as the clock of a process with a
 /// small id, counts as a result. So do the kernel's own codes of calls that it may restart (ERESTARTSYS and others).
 pub(super) fn is_unfinished(x0: u64) -> bool {

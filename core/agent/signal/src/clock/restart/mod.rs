@@ -64,6 +64,41 @@ use crate::signals::overflow::OverflowRecord;
 use crate::walk::guarded;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+/// Calls that may be repeated after EINTR, because they transferred and changed nothing. Excludes `close` and
+/// `connect`.
+const RESTARTABLE: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_nanosleep,
+    libc::SYS_accept,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_semop,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_futex,
+    libc::SYS_semtimedop,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_pselect6,
+    libc::SYS_ppoll,
+    libc::SYS_epoll_pwait,
+    libc::SYS_accept4,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_select,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_pause,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+];
+
 /// The value of the timer that ends a resumed wait. No slot has it.
 pub(crate) const END_OF_RESUMED: usize = 1;
 
@@ -93,7 +128,7 @@ unsafe fn interrupted_call<'a>(ucontext: *mut libc::c_void) -> Option<(libc::c_l
     // SAFETY: valid by the caller's contract.
     let context = unsafe { ucontext.cast::<libc::ucontext_t>().as_mut()? };
     let number = architecture::number(context)?;
-    architecture::RESTARTABLE.contains(&number).then_some((number, context))
+    RESTARTABLE.contains(&number).then_some((number, context))
 }
 
 /// Ends the interrupted system call with its result, or makes the thread repeat it, if it would return EINTR because of the

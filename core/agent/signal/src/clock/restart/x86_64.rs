@@ -4,37 +4,6 @@ use crate::walk::guarded;
 
 pub(super) const INSTRUCTION_BYTES: u64 = 2;
 
-/// Calls that may be repeated after EINTR, because they transferred and changed nothing. Excludes `close` and
-/// `connect`.
-pub(super) const RESTARTABLE: [libc::c_long; 26] = [
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_poll,
-    libc::SYS_readv,
-    libc::SYS_writev,
-    libc::SYS_select,
-    libc::SYS_pause,
-    libc::SYS_nanosleep,
-    libc::SYS_accept,
-    libc::SYS_sendto,
-    libc::SYS_recvfrom,
-    libc::SYS_sendmsg,
-    libc::SYS_recvmsg,
-    libc::SYS_semop,
-    libc::SYS_msgsnd,
-    libc::SYS_msgrcv,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_rt_sigsuspend,
-    libc::SYS_futex,
-    libc::SYS_semtimedop,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_epoll_wait,
-    libc::SYS_pselect6,
-    libc::SYS_ppoll,
-    libc::SYS_epoll_pwait,
-    libc::SYS_accept4,
-];
-
 /// Whether a call has no result yet, by the `rax` of its thread.
 pub(super) fn is_unfinished(rax: u64) -> bool {
     rax as i64 != -i64::from(libc::EINTR)
