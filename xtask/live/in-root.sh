@@ -10,9 +10,9 @@ set -e
 unset IN_ROOT
 root=$1 tree=$2
 shift 2
-mkdir -p "$root$tree" "$root/etc/ssl" "$HOME/.m2" "$root$HOME/.m2"
+mkdir -p "$root$tree" "$root/etc/ssl" "$root$HOME/.m2"
 touch "$root/etc/hosts" "$root/etc/resolv.conf"
-for shared in /proc /dev /sys /tmp /etc/ssl /etc/hosts /etc/resolv.conf; do mount --rbind "$shared" "$root$shared"; done
-mount --bind "$tree" "$root$tree"
-mount --bind "$HOME/.m2" "$root$HOME/.m2"
+for shared in /proc /dev /sys /tmp /etc/ssl /etc/hosts /etc/resolv.conf "$HOME/.m2" "$tree"; do
+  [ ! -e "$shared" ] || mount --rbind "$shared" "$root$shared"
+done
 exec unshare --root "$root" --wd "$PWD" "$@"

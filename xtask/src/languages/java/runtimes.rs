@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::languages::python::{self, Venv};
 use crate::step::{ProcessStep, StepFailure, StepResult, IN_ROOT};
-use crate::{scratch, workspace};
+use crate::{debian_root, scratch, workspace};
 
 /// Oldest JDK that compiles the package and its tests.
 const OLDEST: u32 = 17;
@@ -113,13 +113,7 @@ pub fn old() -> StepResult<[Jdk; 2]> {
 /// The oldest supported Java: its `bin/java` runs that of Debian in a root of its own.
 pub fn oldest() -> StepResult<Jdk> {
     let (version, packages, program) = OLDEST_FROM_DEBIAN;
-    let root = workspace::target().join("live").join(packages[0]);
-    ProcessStep::new(format!("fetch {} from Debian", packages[0]), "bash")
-        .arg("xtask/live/debian-root.sh")
-        .arg(&root)
-        .args(["sid", "amd64"])
-        .args(packages)
-        .run()?;
+    let root = debian_root::with_packages(packages[0], "sid", "amd64", &packages)?;
     let home = workspace::target().join("live").join(format!("java-{version}"));
     let java = home.join("bin/java");
     let tree = workspace::root();

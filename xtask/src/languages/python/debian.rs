@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::runtimes::{self, Python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::workspace;
+use crate::{debian_root, workspace};
 
 /// The minor versions in Debian sid.
 const MINORS: [u32; 2] = [14, 15];
@@ -43,11 +43,7 @@ pub fn installed_and_newer(selected: &[String]) -> StepResult<Vec<Python>> {
 }
 
 fn of_debian(minor: &str) -> StepResult<Python> {
-    let root = workspace::target().join("live/debian");
-    ProcessStep::new(format!("fetch CPython {minor} from Debian"), "bash")
-        .arg("xtask/live/debian-root.sh")
-        .arg(&root)
-        .args(["sid", "amd64", &format!("python{minor}"), &format!("python{minor}-venv"), "ca-certificates"])
-        .run()?;
+    let packages = [&format!("python{minor}"), &format!("python{minor}-venv"), "ca-certificates"];
+    let root = debian_root::with_packages("debian", "sid", "amd64", &packages)?;
     Python::in_root(&root, &format!("/usr/bin/python{minor}"))
 }

@@ -71,7 +71,7 @@ pub fn run(arguments: &LiveArguments) -> StepResult {
         variables.push(("DEPLOY_OBJECTS", objects::built()?));
     }
     let alpine = chosen.iter().any(|(name, ..)| name.ends_with("-alpine")).then(musl::alpine).transpose()?;
-    variables.extend(alpine.as_ref().map(|(root, _)| ("DEPLOY_ALPINE", root.clone())));
+    variables.extend(alpine.map(|root| ("DEPLOY_ALPINE", root)));
     let mut failed = Vec::new();
     for (name, program, word) in chosen {
         let step = ProcessStep::new(*name, venv.python()).arg(Path::new("xtask/live/deploy").join(program)).arg(word);

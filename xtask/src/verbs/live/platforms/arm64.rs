@@ -7,7 +7,7 @@ use crate::artifact::{self, copy};
 use crate::languages::java;
 use crate::step::{on_path, ProcessStep, StepFailure, StepResult};
 use crate::target::Target;
-use crate::{git, interpreters, scratch, workspace};
+use crate::{debian_root, git, interpreters, scratch, workspace};
 
 /// Debian's packages in the root.
 const ARM64_PACKAGES: [&str; 3] = ["python3", "libstdc++6", "openjdk-17-jre-headless"];
@@ -76,7 +76,7 @@ pub fn node() -> StepResult {
 
 /// On Java 17, and on 21 with authentication codes in return addresses, which the emulated processor has.
 pub fn java() -> StepResult {
-    let newer = debian_root("arm64-java-21", "trixie", &["openjdk-21-jre-headless"])?;
+    let newer = debian_root::with_packages("arm64-java-21", "trixie", "arm64", &["openjdk-21-jre-headless"])?;
     let jar = java::package::of_dev_libraries(Target::Arm64)?;
     let classes = scratch::empty("platforms/java-arm64/classes")?;
     java::package::compile_first_run(&java::runtimes::preferred()?, &jar, &classes)?;
@@ -97,25 +97,13 @@ pub fn java() -> StepResult {
 
 /// The root with Debian's programs for arm64.
 pub fn root_directory() -> StepResult<PathBuf> {
-    let root = debian_root("arm64", ".", &ARM64_PACKAGES)?;
+    let root = debian_root::with_packages("arm64", ".", "arm64", &ARM64_PACKAGES)?;
     script("fetch Node.js for arm64", "node.sh").arg(&root).arg("manylinux_2_28_aarch64").run()?;
     if on_path(Path::new(QEMU)).is_none() {
         return Err(
             StepFailure::new("emulator", format!("{QEMU} is missing")).with_hint("apt-get install qemu-user-static")
         );
     }
-    Ok(root)
-}
-
-/// A root directory with packages of a release of Debian for arm64; `.` is that of this machine.
-pub fn debian_root(name: &str, release: &str, packages: &[&str]) -> StepResult<PathBuf> {
-    let root = workspace::target().join("live").join(name);
-    ProcessStep::new("fetch Debian's programs for arm64", "bash")
-        .arg("xtask/live/debian-root.sh")
-        .arg(&root)
-        .args([release, "arm64"])
-        .args(packages)
-        .run()?;
     Ok(root)
 }
 

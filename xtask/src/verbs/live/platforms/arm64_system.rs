@@ -9,7 +9,7 @@ use crate::artifact::copy;
 use crate::languages::java;
 use crate::step::{ProcessStep, StepResult};
 use crate::target::Target;
-use crate::{git, scratch, workspace};
+use crate::{debian_root, git, scratch, workspace};
 
 /// Time limit of the virtual machine.
 const SECONDS: &str = "2400";
@@ -26,7 +26,7 @@ pub fn pages_of_16_kib() -> StepResult {
 
 /// Boots a kernel of Debian and runs the tests.
 fn run(name: &str, release: &str, package: &str) -> StepResult {
-    let kernel = arm64::debian_root(name, release, &[package, "busybox-static"])?;
+    let kernel = debian_root::with_packages(name, release, "arm64", &[package, "busybox-static"])?;
     let (root, job) = (arm64::root_directory()?, job()?);
     copy(&kernel.join("bin/busybox"), &job.join("busybox"))?;
     ProcessStep::new("tests on a kernel for arm64", "bash")

@@ -7,7 +7,7 @@ use crate::interpreters::Python;
 use crate::languages::{node, python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::venv::Venv;
-use crate::workspace;
+use crate::{debian_root, workspace};
 
 /// PyPy of Debian, and its minor version of Python.
 const PYPY: (&str, u32) = ("/usr/bin/pypy3", 9);
@@ -18,12 +18,7 @@ const DENO: (&str, &str) = ("@deno/linux-x64-glibc@2.9.6", "@deno/linux-x64-glib
 const PROGRAMS: &str = "xtask/live/platforms/declined";
 
 pub fn pypy() -> StepResult {
-    let root = workspace::target().join("live/pypy");
-    ProcessStep::new("fetch PyPy from Debian", "bash")
-        .arg("xtask/live/debian-root.sh")
-        .arg(&root)
-        .args([".", "amd64", "pypy3", "pypy3-venv"])
-        .run()?;
+    let root = debian_root::with_packages("pypy", ".", "amd64", &["pypy3", "pypy3-venv"])?;
     let python = Python { program: PYPY.0.into(), version: (PYPY.1, 0), root: Some(root) };
     declined_python("declined-pypy", &python, "this is PyPy 7.")
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::{node_directory, profiles_in, script, shows_function, unit_tests};
 use crate::artifact;
-use crate::proc_mount::ProcMount;
 use crate::step::{ProcessStep, StepResult};
 use crate::target::Target;
 use crate::{scratch, workspace};
@@ -26,20 +25,19 @@ pub fn rust() -> StepResult {
 }
 
 pub fn node() -> StepResult {
-    let (root, _mount) = alpine()?;
-    let directory = node_directory(&root.join("first-run"), Target::X64Musl)?;
-    ProcessStep::new("first run of Node.js on Alpine", "chroot")
-        .arg(&root)
-        .args(["/bin/sh", "-c", "cd /first-run && exec /opt/node/bin/node first_run.mjs"])
+    let root = alpine()?;
+    let directory = node_directory(&workspace::target().join("platforms/node-musl"), Target::X64Musl)?;
+    ProcessStep::in_root("first run of Node.js on Alpine", Some(&root), "/opt/node/bin/node")
+        .arg("first_run.mjs")
+        .in_directory(&directory)
         .run()?;
     shows_function(&profiles_in(&directory)?, "anonymous")
 }
 
-/// The root of Alpine, with /proc while the second value lives.
-pub(in crate::verbs::live) fn alpine() -> StepResult<(PathBuf, ProcMount)> {
+/// The root of Alpine.
+pub(in crate::verbs::live) fn alpine() -> StepResult<PathBuf> {
     let root = workspace::target().join("live/alpine");
     script("fetch Alpine", "alpine.sh").arg(&root).run()?;
     script("fetch Node.js for Alpine", "node.sh").arg(&root).arg("musllinux_1_2_x86_64").run()?;
-    let mount = ProcMount::below(&root)?;
-    Ok((root, mount))
+    Ok(root)
 }
