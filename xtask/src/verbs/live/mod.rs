@@ -13,7 +13,7 @@ mod heap_stacks;
 mod mcp;
 mod objects;
 mod outage;
-mod platforms;
+pub mod platforms;
 mod pprof;
 mod pull;
 mod pyroscope;

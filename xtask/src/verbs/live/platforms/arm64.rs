@@ -30,19 +30,24 @@ const NOT_EMULATED: [&str; 8] = [
     "the_requested_thread_responds_with_clock_signals_blocked_and_its_errno_preserved",
 ];
 
-/// The unit tests without those of clocks and of threads of the kernel, which emulation changes.
 pub fn rust() -> StepResult {
-    let root = root_directory()?;
-    for processor in PROCESSORS {
-        println!("unit tests on {processor}");
-        unit_tests(Target::Arm64, &["signal", "unwind", "profile", "aggregate", "config"])?
-            .arg("--")
-            .args(NOT_EMULATED.iter().flat_map(|test| ["--skip", test]))
-            .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{QEMU} -L {}", root.display()))
-            .env("QEMU_CPU", processor)
-            .run()?;
-    }
-    Ok(())
+    PROCESSORS.iter().try_for_each(|processor| emulated_unit_tests(Target::Arm64, processor))
+}
+
+pub fn rust_musl() -> StepResult {
+    emulated_unit_tests(Target::Arm64Musl, PROCESSORS[0])
+}
+
+/// The unit tests without those of clocks and of threads of the kernel, which emulation changes.
+fn emulated_unit_tests(target: Target, processor: &str) -> StepResult {
+    println!("unit tests on {processor}");
+    let runner = format!("CARGO_TARGET_{}_RUNNER", target.triple().to_uppercase().replace('-', "_"));
+    unit_tests(target, &["signal", "unwind", "profile", "aggregate", "config"])?
+        .arg("--")
+        .args(NOT_EMULATED.iter().flat_map(|test| ["--skip", test]))
+        .env(&runner, format!("{QEMU} -L {}", root_directory()?.display()))
+        .env("QEMU_CPU", processor)
+        .run()
 }
 
 pub fn python() -> StepResult {

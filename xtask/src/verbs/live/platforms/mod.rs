@@ -12,34 +12,54 @@ use std::path::{Path, PathBuf};
 use crate::arguments::LiveArguments;
 use crate::artifact::{self, copy};
 use crate::interpreters;
+use crate::platforms::Language::{Java, Node, Python, Rust};
+use crate::platforms::Outcome::{Declines, Runs};
+use crate::platforms::Shown;
 use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
-use crate::target::Target;
+use crate::target::Target::{self, Arm64, Arm64Musl, X64Musl};
 use crate::{git, workspace};
 
-/// A first program: its name, and its function.
-type Cell = (&'static str, fn() -> StepResult);
+/// A row of the matrix: what its function runs, and what that shows.
+pub struct Cell {
+    pub name: &'static str,
+    pub shows: &'static [Shown],
+    run: fn() -> StepResult,
+}
 
-/// Every first program.
-const CELLS: [Cell; 12] = [
-    ("rust-musl", musl::rust),
-    ("rust-arm64", arm64::rust),
-    ("node-musl", musl::node),
-    ("python-arm64", arm64::python),
-    ("node-arm64", arm64::node),
-    ("java-arm64", arm64::java),
-    ("pypy", declines::pypy),
-    ("free-threaded", declines::free_threaded),
-    ("bun", declines::bun),
-    ("deno", declines::deno),
-    ("arm64-system", arm64_system::pages_of_4_kib),
-    ("arm64-system-16k", arm64_system::pages_of_16_kib),
+/// Every cell.
+pub const CELLS: [Cell; 13] = [
+    Cell { name: "rust-musl", run: musl::rust, shows: &[(Runs(X64Musl), Rust, "unit tests, a program")] },
+    Cell { name: "rust-arm64", run: arm64::rust, shows: &[(Runs(Arm64), Rust, "unit tests")] },
+    Cell { name: "rust-arm64-musl", run: arm64::rust_musl, shows: &[(Runs(Arm64Musl), Rust, "unit tests")] },
+    Cell { name: "node-musl", run: musl::node, shows: &[(Runs(X64Musl), Node, "24, first program")] },
+    Cell {
+        name: "python-arm64",
+        run: arm64::python,
+        shows: &[(Runs(Arm64), Python, "3.11, first program, 30 threads")],
+    },
+    Cell { name: "node-arm64", run: arm64::node, shows: &[(Runs(Arm64), Node, "24, first program")] },
+    Cell { name: "java-arm64", run: arm64::java, shows: &[(Runs(Arm64), Java, "17 and 21, first program")] },
+    Cell { name: "pypy", run: declines::pypy, shows: &[(Declines, Python, "PyPy")] },
+    Cell { name: "free-threaded", run: declines::free_threaded, shows: &[(Declines, Python, "free-threaded CPython")] },
+    Cell { name: "bun", run: declines::bun, shows: &[(Declines, Node, "Bun")] },
+    Cell { name: "deno", run: declines::deno, shows: &[(Declines, Node, "Deno")] },
+    Cell { name: "arm64-system", run: arm64_system::pages_of_4_kib, shows: ON_A_KERNEL },
+    Cell { name: "arm64-system-16k", run: arm64_system::pages_of_16_kib, shows: ON_A_KERNEL },
+];
+
+/// In a virtual machine: the unit tests that need the kernel, and the first programs with the perf clock.
+const ON_A_KERNEL: &[Shown] = &[
+    (Runs(Arm64), Python, "perf clock"),
+    (Runs(Arm64), Node, "perf clock"),
+    (Runs(Arm64), Java, "perf clock"),
+    (Runs(Arm64), Rust, "perf clock"),
 ];
 
 pub fn run(arguments: &LiveArguments) -> StepResult {
     let mut failed = Vec::new();
-    for (name, program) in CELLS.iter().filter(|(name, _)| arguments.has_cell(name)) {
+    for Cell { name, run, .. } in CELLS.iter().filter(|cell| arguments.has_cell(cell.name)) {
         println!("── platforms {name}");
-        if let Err(failure) = program() {
+        if let Err(failure) = run() {
             eprintln!("platforms {name}: {failure}");
             failed.push(*name);
         }
