@@ -7,9 +7,10 @@ uname -srm
 echo "pages of $(python3 -c 'import os; print(os.sysconf("SC_PAGESIZE"))') bytes"
 
 failed=0
-# Tests that expect ticks in time, which the machine that emulates this one may delay.
+# Tests that expect ticks in time, which the machine that emulates this one may delay, or costs as those of a processor.
 skipped="weights_of_a_thread_on_perf_sum_to_its_cpu_clock a_thread_found_by_the_scan_is_accounted_for_since_its_birth
   a_thread_is_sampled_at_every_interval_under_requests_with_the_same_signal cpu_time_with_the_signal_blocked_is_not_charged
+  handler_time_under_cpu_contention_is_that_of_the_thread_clock_around_each_tick
   a_thread_whose_event_the_program_closed_gets_a_new_one_at_its_next_tick a_thread_that_blocks_fault_signals_is_not_walked"
 for test in /job/tests/*; do
   echo "── ${test##*/}"

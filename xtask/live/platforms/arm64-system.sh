@@ -51,6 +51,6 @@ log="$job.console"
 timeout "$seconds" qemu-system-aarch64 -M virt -cpu max,pauth-impdef=on -accel tcg,thread=multi -smp 2 -m 2048 \
   -kernel "$kernel"/boot/vmlinuz-* -initrd "$initial.cpio.gz" -append "quiet panic=-1 console=ttyAMA0" \
   -drive "file=$root.ext4,format=raw,if=virtio,snapshot=on" -drive "file=$job.ext4,format=raw,if=virtio,snapshot=on" \
-  -nographic -no-reboot -nic none </dev/null | tr -d '\r' | tee "$log" || true
+  -nographic -no-reboot -nic none </dev/null | sed -u 's/\r$//' | tee "$log" || true
 rm -f "$job.ext4"
 grep -qx "arm64-system: the program ended with status 0" "$log" || { echo "arm64-system: see $log" >&2; exit 1; }
