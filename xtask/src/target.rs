@@ -99,15 +99,27 @@ impl Target {
 
     /// Fails with the command that installs it when Rust's standard library for this platform is missing.
     pub fn require_standard_library(self) -> StepResult {
-        let sysroot = ProcessStep::new("rustc --print sysroot", "rustc").args(["--print", "sysroot"]).capture()?;
         let triple = self.triple();
-        match Path::new(sysroot.trim()).join("lib/rustlib").join(&triple).is_dir() {
+        match self.has_standard_library()? {
             true => Ok(()),
             false => {
                 let failure = StepFailure::new("toolchain", format!("Rust's standard library for {triple} is missing"));
                 Err(failure.with_hint(format!("rustup target add {triple}")))
             }
         }
+    }
+
+    /// Installs Rust's standard library for this platform unless it is there.
+    pub fn add_standard_library(self) -> StepResult {
+        match self.has_standard_library()? {
+            true => Ok(()),
+            false => ProcessStep::new("add a target", "rustup").args(["target", "add", &self.triple()]).run(),
+        }
+    }
+
+    fn has_standard_library(self) -> StepResult<bool> {
+        let sysroot = ProcessStep::new("rustc --print sysroot", "rustc").args(["--print", "sysroot"]).capture()?;
+        Ok(Path::new(sysroot.trim()).join("lib/rustlib").join(self.triple()).is_dir())
     }
 }
 

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use super::live::{contention, faults};
+use super::live::{contention, faults, platforms};
 use super::{check, demo, docs, release, tidy};
 use crate::deadline::at_most;
 use crate::languages::{self, python, Packages, Tool, Toolchain, Versions};
@@ -15,7 +15,8 @@ use crate::{artifact, book, documents, first_results, parallel, progress};
 
 /// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 35 min on 2 cores
 ///
-/// The documents' code blocks, the CPU cells of `live contention` beside busy processes and a sample of `live faults` run too. The suites run on the newest
+/// The documents' code blocks, the CPU cells of `live contention` beside busy processes, a sample of `live faults`, and a first program on
+/// arm64 in emulation and one with musl run too; Rust's standard libraries for these are added by rustup. The suites run on the newest
 /// CPython, the Node.js on PATH and the oldest JDK from 17 on; the tests that depend on the version also on the oldest CPython, a newer
 /// Node.js and the other JDKs. Ends with one line: N passed, N failed.
 #[derive(Debug, clap::Args)]
@@ -63,6 +64,7 @@ pub fn run(arguments: &TestArguments) -> StepResult {
         }
     }
     tests.durations.push(format!("{:>6} s  these side by side", begun.elapsed().as_secs()));
+    tests.part("platforms", |_| platforms::short());
     tests.part("contention", |_| contention::short());
     tests.part("faults", |_| faults::short());
     tests.part("first results", |_| first_results::run());

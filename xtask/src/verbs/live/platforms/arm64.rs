@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use super::{node_directory, profiles_in, script, shows_function, unit_tests};
 use crate::artifact::{self, copy};
 use crate::languages::java;
-use crate::step::{on_path, ProcessStep, StepFailure, StepResult};
+use crate::step::{on_path, ProcessStep, StepResult};
 use crate::target::Target;
 use crate::{debian_root, git, interpreters, scratch, workspace};
 
-/// Debian's packages in the root.
+/// Debian's packages in the roots.
+const PYTHON_PACKAGES: [&str; 2] = ["python3", "libstdc++6"];
 const ARM64_PACKAGES: [&str; 3] = ["python3", "libstdc++6", "openjdk-17-jre-headless"];
 /// The emulator.
 const QEMU: &str = "qemu-aarch64-static";
@@ -45,21 +46,23 @@ fn emulated_unit_tests(target: Target, processor: &str) -> StepResult {
     unit_tests(target, &["signal", "unwind", "profile", "aggregate", "config"])?
         .arg("--")
         .args(NOT_EMULATED.iter().flat_map(|test| ["--skip", test]))
-        .env(&runner, format!("{QEMU} -L {}", root_directory()?.display()))
+        .env(&runner, format!("{} -L {}", emulator()?.display(), root_directory()?.display()))
         .env("QEMU_CPU", processor)
         .run()
 }
 
 pub fn python() -> StepResult {
-    let root = root_directory()?;
+    let root = debian_root::with_packages("arm64-python", ".", "arm64", &PYTHON_PACKAGES)?;
     let (site, profiles) =
         (scratch::empty("platforms/python-arm64/site")?, scratch::empty("platforms/python-arm64/out")?);
     python_package(&site.join("spanprof"))?;
-    let python = |name: &str| emulated(name, &root, &root.join("usr/bin/python3")).env("PYTHONPATH", &site);
-    python("first run of Python on arm64").arg("xtask/wheel/first_run.py").arg(&profiles).arg("native").run()?;
+    let python = |name: &str| -> StepResult<ProcessStep> {
+        Ok(emulated(name, &root, &root.join("usr/bin/python3"))?.env("PYTHONPATH", &site))
+    };
+    python("first run of Python on arm64")?.arg("xtask/wheel/first_run.py").arg(&profiles).arg("native").run()?;
     shows_function(&profiles, "work")?;
     let profiles = scratch::empty("platforms/python-arm64/threads")?;
-    python("threads in Python on arm64").arg("xtask/live/platforms/threads.py").arg(&profiles).run()?;
+    python("threads in Python on arm64")?.arg("xtask/live/platforms/threads.py").arg(&profiles).run()?;
     shows_threads(&profiles)
 }
 
@@ -73,9 +76,11 @@ pub fn python_package(directory: &Path) -> StepResult {
 pub fn node() -> StepResult {
     let root = root_directory()?;
     let directory = node_directory(&workspace::target().join("platforms/node-arm64"), Target::Arm64)?;
-    let node = |name: &str| emulated(name, &root, &root.join("opt/node/bin/node")).in_directory(&directory);
     // The emulator does not start child processes for another processor.
-    node("first run of Node.js on arm64").args(["first_run.mjs", "alone"]).run()?;
+    emulated("first run of Node.js on arm64", &root, &root.join("opt/node/bin/node"))?
+        .args(["first_run.mjs", "alone"])
+        .in_directory(&directory)
+        .run()?;
     shows_function(&profiles_in(&directory)?, "anonymous")
 }
 
@@ -90,7 +95,7 @@ pub fn java() -> StepResult {
     {
         let profiles = scratch::empty(&format!("platforms/java-arm64/out-{version}"))?;
         let program = root.join(format!("usr/lib/jvm/java-{version}-openjdk-arm64/bin/java"));
-        emulated(&format!("first run of Java {version} on arm64"), &root, &program)
+        emulated(&format!("first run of Java {version} on arm64"), &root, &program)?
             .args(flags)
             .args(["-cp", &format!("{}:{}", classes.display(), jar.display()), "FirstRun", "library"])
             .arg(&profiles)
@@ -104,17 +109,22 @@ pub fn java() -> StepResult {
 pub fn root_directory() -> StepResult<PathBuf> {
     let root = debian_root::with_packages("arm64", ".", "arm64", &ARM64_PACKAGES)?;
     script("fetch Node.js for arm64", "node.sh").arg(&root).arg("manylinux_2_28_aarch64").run()?;
-    if on_path(Path::new(QEMU)).is_none() {
-        return Err(
-            StepFailure::new("emulator", format!("{QEMU} is missing")).with_hint("apt-get install qemu-user-static")
-        );
-    }
     Ok(root)
 }
 
-fn emulated(name: &str, root: &Path, program: &Path) -> ProcessStep {
+/// The emulator: that of this machine, or Debian's in a root directory, which needs no other files.
+fn emulator() -> StepResult<PathBuf> {
+    match on_path(Path::new(QEMU)) {
+        Some(program) => Ok(program),
+        None => {
+            Ok(debian_root::with_packages("qemu-user", ".", "amd64", &["qemu-user-static"])?.join("usr/bin").join(QEMU))
+        }
+    }
+}
+
+fn emulated(name: &str, root: &Path, program: &Path) -> StepResult<ProcessStep> {
     // A library of the dev profile can take longer than the default to stop there.
-    ProcessStep::new(name, QEMU).arg("-L").arg(root).arg(program).env("SPANPROF_STOP_TIMEOUT", "20")
+    Ok(ProcessStep::new(name, emulator()?).arg("-L").arg(root).arg(program).env("SPANPROF_STOP_TIMEOUT", "20"))
 }
 
 /// Fails unless the profiles have each of the threads of `threads.py`.

@@ -67,6 +67,15 @@ pub fn run(arguments: &LiveArguments) -> StepResult {
     all_passed("platforms", &failed)
 }
 
+/// A first program for the other processor and one for the other C library. Installs Rust's standard libraries for them, by rustup.
+pub fn short() -> StepResult {
+    for target in [Arm64, X64Musl] {
+        target.add_standard_library()?;
+    }
+    arm64::python()?;
+    musl::node_on_debians_musl()
+}
+
 /// `cargo test` of crates for a platform.
 fn unit_tests(target: Target, crates: &[&str]) -> StepResult<ProcessStep> {
     Ok(artifact::cargo_with_zig(format!("unit tests for {}", target.triple()), target)?

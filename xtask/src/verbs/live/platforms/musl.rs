@@ -1,12 +1,12 @@
 //! musl natively: unit tests of Rust on this machine, other languages in the root of Alpine Linux.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{node_directory, profiles_in, script, shows_function, unit_tests};
 use crate::artifact;
 use crate::step::{ProcessStep, StepResult};
 use crate::target::Target;
-use crate::{scratch, workspace};
+use crate::{debian_root, scratch, workspace};
 
 /// The unit tests of the crates in a service, and a static program, as `cargo build` makes it for musl.
 pub fn rust() -> StepResult {
@@ -25,9 +25,19 @@ pub fn rust() -> StepResult {
 }
 
 pub fn node() -> StepResult {
-    let root = alpine()?;
+    first_program_of_node(&alpine()?)
+}
+
+/// The first program of Node.js with the musl of Debian sid, whose root needs no other programs to make.
+pub fn node_on_debians_musl() -> StepResult {
+    let root = debian_root::with_packages("musl", "sid", "amd64", &["musl"])?;
+    script("fetch Node.js for musl", "node.sh").arg(&root).arg("musllinux_1_2_x86_64").run()?;
+    first_program_of_node(&root)
+}
+
+fn first_program_of_node(root: &Path) -> StepResult {
     let directory = node_directory(&workspace::target().join("platforms/node-musl"), Target::X64Musl)?;
-    ProcessStep::in_root("first run of Node.js on Alpine", Some(&root), "/opt/node/bin/node")
+    ProcessStep::in_root("first run of Node.js with musl", Some(root), "/opt/node/bin/node")
         .arg("first_run.mjs")
         .in_directory(&directory)
         .run()?;
