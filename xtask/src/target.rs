@@ -63,11 +63,11 @@ impl Target {
         format!("{}-unknown-linux-{}", self.processor(), if self.is_musl() { "musl" } else { "gnu" })
     }
 
-    /// The platform of wheels, as maturin calls it, and the end of their names.
+    /// The platform of wheels, as maturin calls it, and the end of their names, which have every tag of that platform.
     pub fn wheel(self) -> (&'static str, String) {
         match self.is_musl() {
             true => ("musllinux_1_2", format!("musllinux_1_2_{}.whl", self.processor())),
-            false => ("manylinux2014", format!("manylinux2014_{}.whl", self.processor())),
+            false => ("manylinux2014", format!("manylinux_2_17_{}.whl", self.processor())),
         }
     }
 
