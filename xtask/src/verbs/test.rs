@@ -13,7 +13,7 @@ use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 use crate::{artifact, book, documents, first_results, parallel, progress};
 
-/// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 35 min on 2 cores
+/// checks of CI: lints, tidy, tests in Rust, Python, Node.js, Java, Chromium, demo; 50 min on 2 cores
 ///
 /// The documents' code blocks, the CPU cells of `live contention` beside busy processes, a sample of `live faults`, and a first program on
 /// arm64 in emulation and one with musl run too; Rust's standard libraries for these are added by rustup. The suites run on the newest

@@ -1,5 +1,5 @@
-//! Step `packages`: the packages in `target/dist` by the rules of PyPI, npm and Maven Central. They are built unless those of
-//! this commit are there.
+//! Step `packages`: the packages in `target/dist` by the rules of PyPI, npm and Maven Central, and as their clients resolve them for each
+//! platform. They are built unless those of this commit are there.
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,7 @@ use crate::{artifact, git, interpreters, scratch, third_party};
 
 /// Checks the metadata of wheels and sdists.
 const TWINE: &str = "twine==7.0.0";
+const UV: &str = "uv==0.13.9";
 /// Commit and checksums of the packages in `target/dist`.
 const BUILT_FROM: &str = ".built-from";
 
@@ -37,7 +38,10 @@ pub fn check() -> StepResult {
     for target in Target::ALL {
         npm(&dist.join(format!("{}-{VERSION}.tgz", target.npm_package())), REPOSITORY)?;
     }
-    maven(&dist, REPOSITORY)
+    maven(&dist, REPOSITORY)?;
+    let clients = Venv::with("clients", &interpreters::preferred()?, &[UV.to_owned()])?;
+    let resolve = clients.step("resolve the packages as pip, uv and npm do").arg("xtask/release/resolve.py");
+    resolve.arg(&dist).args([VERSION, "npm"]).run()
 }
 
 /// The packages of all languages.
