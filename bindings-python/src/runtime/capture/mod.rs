@@ -65,7 +65,7 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
         interpreter,
         thread,
         &mut tables.walk_interrupted(ProcessMemory, context),
-        &activations,
+        &mut activations,
         captured,
         stack,
     )
@@ -76,7 +76,7 @@ fn with_native_frames<M: Memory + Clone>(
     interpreter: &Interpreter,
     thread: usize,
     walk: &mut Walk<'_, M>,
-    activations: &ActivationList,
+    activations: &mut ActivationList,
     captured: Captured,
     stack: &mut RawStack<'_>,
 ) -> Captured {
@@ -84,8 +84,8 @@ fn with_native_frames<M: Memory + Clone>(
         Captured::Walked if matches!(&interpreter.layout.frames, FrameChain::Objects(layout) if layout.activation.is_none()) =>
         {
             let begin = interpreter.loop_entry as u64;
-            let activations = native::activations_by_loop(walk, begin..begin + interpreter.loop_bytes, stack);
-            native::merge(walk, &activations, stack);
+            native::find_activations_by_loop(walk, begin..begin + interpreter.loop_bytes, stack, activations);
+            native::merge(walk, activations, stack);
         }
         Captured::Walked => native::merge(walk, activations, stack),
         Captured::Dropped(DropReason::NoThreadState) => {
@@ -128,7 +128,7 @@ pub fn walk_native_callers(registers: &Registers, stack: &mut RawStack<'_>) -> C
             return captured;
         }
     }
-    with_native_frames(interpreter, thread, &mut walk, &activations, captured, stack)
+    with_native_frames(interpreter, thread, &mut walk, &mut activations, captured, stack)
 }
 
 /// Replaces a stack that could not be walked by the frame of the reason. Returns the flags of a sample.

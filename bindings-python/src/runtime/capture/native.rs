@@ -67,15 +67,16 @@ pub fn merge<M: Memory>(walk: &mut Walk<'_, M>, activations: &ActivationList, st
     stack.push_pending(&mut pending, usize::MAX);
 }
 
-/// The activations of Python 3.9, which have no records: each function on the stack whose code is that of the loop has one frame. They are
-/// counted from the root, since on the leaf side the loop may have been entered without a frame yet. Empty if the counts do not agree, as in
-/// a greenlet, below which its parent runs.
-pub fn activations_by_loop<M: Memory + Clone>(
+/// Finds the activations of Python 3.9, which have no records: each function on the stack whose code is that of the loop has one frame. They
+/// are counted from the root, since on the leaf side the loop may have been entered without a frame yet. None if the counts do not agree, as
+/// in a greenlet, below which its parent runs.
+pub fn find_activations_by_loop<M: Memory + Clone>(
     walk: &Walk<'_, M>,
     loop_code: Range<u64>,
     stack: &RawStack<'_>,
-) -> ActivationList {
-    let mut list = ActivationList::empty();
+    activations: &mut ActivationList,
+) {
+    activations.clear();
     let count_loops = |each: &mut dyn FnMut(u64)| {
         let mut walk = walk.clone();
         loop {
@@ -95,9 +96,8 @@ pub fn activations_by_loop<M: Memory + Clone>(
         count_loops(&mut |stack_pointer| {
             index += 1;
             if index > entered {
-                list.push(stack_pointer as usize, index - entered);
+                activations.push(stack_pointer as usize, index - entered);
             }
         });
     }
-    list
 }
