@@ -144,9 +144,22 @@ pub fn walk(context: &libc::ucontext_t, java_thread: usize, stack: &mut RawStack
         // Native code of the VM or of the thread, or a leaf call: only the VM can distinguish them.
         return false;
     }
+    trace(function, context, java_thread, is_in_code.then_some(interrupted), stack)
+}
+
+/// Calls `AsyncGetCallTrace`. `code`: the registers in the code cache. Never inlined: the own walker does not need this frame of 8 KiB.
+#[inline(never)]
+fn trace(
+    function: usize,
+    context: &libc::ucontext_t,
+    java_thread: usize,
+    code: Option<JavaRegisters>,
+    stack: &mut RawStack<'_>,
+) -> bool {
     let mut frames = [CallFrame { index: 0, method: 0 }; MAX_FRAMES];
     let mut result = call(function, java_thread, context, &mut frames);
-    if matches!(result, TraceResult::Refused(UNKNOWN_JAVA | NOT_WALKABLE_JAVA)) && is_in_code {
+    let is_refused = matches!(result, TraceResult::Refused(UNKNOWN_JAVA | NOT_WALKABLE_JAVA));
+    if let Some(interrupted) = code.filter(|_| is_refused) {
         // `AsyncGetCallTrace` misreads the frame in prologues, epilogues and stubs. The caller's frame is complete.
         if let Some(caller) = caller(&interrupted) {
             let retried = call(function, java_thread, &at_caller(context, caller), &mut frames);
