@@ -7,6 +7,7 @@
 //! side belonged to the neighbor, under the labels of the running request: it reads as another request. With these rules it is
 //! one sample in 233 s of CPU time (1000 Hz, Java 17 and 25).
 
+use super::instructions::{epilogue, releases_stack};
 use super::machine_code::{Branch, Instruction};
 use crate::runtime::vm::memory::VmMemory;
 
@@ -29,6 +30,15 @@ pub fn attribute(memory: impl VmMemory, pc: usize, previous: Option<usize>, next
         Some(target) => Attribution::Target(target),
         None => Attribution::Next,
     }
+}
+
+/// Whether the code at `pc` removes the frame, or has removed it and returns. All inlined methods share these instructions, and C2
+/// records no PcDesc for them (`MachEpilogNode`, JDK 8–25): they belong to the compiled method itself. In a method that inlines
+/// six short loops, 4 samples in 1,000 were here, and were attributed to one of the loops (Java 11).
+pub fn removes_frame(memory: impl VmMemory, pc: usize) -> bool {
+    let is_last = |at| epilogue(memory, at).is_some();
+    let next = || Instruction::at(memory, pc).and_then(|instruction| instruction.next());
+    is_last(pc) || (releases_stack(memory, pc) && next().is_some_and(is_last))
 }
 
 /// The control flow from one instruction to another.
@@ -125,6 +135,18 @@ mod tests {
         // jump away; mov, return; another block
         let at = code_at(&[0xeb, 0x10, 0x48, 0x8b, 0xd8, 0xc3, 0x90]);
         assert_eq!(attribute(ProcessMemory, at + 2, Some(at), at + 7), Attribution::Next);
+    }
+
+    #[test]
+    fn the_frame_is_removed_from_the_stack_release_to_the_return() {
+        // vcvtsi2sd; add rsp, 32; pop rbp; the poll of Java 11; ret
+        let removal = [0x48, 0x83, 0xc4, 0x20, 0x5d, 0x4d, 0x8b, 0x97, 8, 1, 0, 0, 0x41, 0x85, 2, 0xc3];
+        let code: Vec<u8> = [0xc4, 0xe1, 0xfb, 0x2a, 0xc7].into_iter().chain(removal).collect();
+        let at = code_at(&code);
+        assert_eq!([5, 9, 10, 17, 20].map(|offset| removes_frame(ProcessMemory, at + offset)), [true; 5]);
+        assert!(!removes_frame(ProcessMemory, at), "the result is converted before");
+        // add rsp, 32; pop rdi: the end of a call
+        assert!(!removes_frame(ProcessMemory, code_at(&[0x48, 0x83, 0xc4, 0x20, 0x5f, 0xc3])));
     }
 
     #[test]

@@ -14,7 +14,7 @@
 
 use spanprof_signal::RawFrame;
 
-use super::attribution::{attribute, Attribution};
+use super::attribution::{attribute, removes_frame, Attribution};
 use super::code_heap::begin_of;
 use super::instructions::follows_call;
 use super::method::Method;
@@ -48,6 +48,13 @@ impl Inlined {
         if let Some(slot) = self.frames.get_mut(self.len) {
             *slot = frame;
             self.len += 1;
+        }
+    }
+
+    /// Drops the inlined frames: the compiled method itself remains.
+    fn keep_root(&mut self) {
+        if let Some(root) = self.len.checked_sub(1).and_then(|last| self.frames.get(last)) {
+            self.set_only(*root);
         }
     }
 
@@ -148,6 +155,9 @@ fn decode_scopes(
             return None;
         }
         scope = sender;
+    }
+    if is_leaf && removes_frame(memory, pc) {
+        out.keep_root();
     }
     Some(is_exact)
 }

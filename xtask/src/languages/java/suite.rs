@@ -17,13 +17,11 @@ const OF_THE_VM: &str = "-Dtest=AllocationsTest,GcPausesTest,InheritedTest,Locks
 const BY_OLD_PROGRAMS: &str = "-Dtest=Java8Test,LocksTest#theDelayOfPlatformThreads*+idleWaitsOfPlatform*,\
     GcPausesTest#pausesHave*,InheritedTest#*AThread*,AgentPathTest#theNativeAgent*Program*,\
     AsyncGetCallTraceTest#shares*,OpenTelemetryTest#asAnExtension*,PermissionsTest,\
-    ProfileTest#stacksAreCompleteWhileTheCollector*+stacksAreCompleteIn*+shares*+aScopesLabels*+wallTime*+nullChecks*+aSample*";
+    ProfileTest#stacksAreCompleteWhileTheCollector*+stacksAreCompleteIn*+shares*+aScopesLabels*+wallTime*+nullChecks*+aSample*+codeOf*";
 /// Those that Java 8 does not support.
 const OF_ALLOCATIONS: &str = ",AllocationsTest#allocatedBytes*+theProfileOfObjects*+eachSampleOfAPlatform*";
-/// Those of modules that the Java 11 from PyPI lacks (HTTP server, debugger). Of code of adjacent inlined methods, 0.5 to 0.6 % has the name
-/// of the other one in 11.
-const OF_JAVA_8: &str =
-    ",ZeroCodeTest#requestsOfAService*,ProfileTest#stacksAreCompleteWhileADebuggers*+codeOfAdjacent*";
+/// Those of modules that the Java 11 from PyPI lacks (HTTP server, debugger).
+const OF_JAVA_8: &str = ",ZeroCodeTest#requestsOfAService*,ProfileTest#stacksAreCompleteWhileADebuggers*";
 
 /// Runs the suite on the oldest installed JDK, and the part that depends on the VM's version on the others; with every version also
 /// on one between them.
