@@ -9,6 +9,7 @@
 //! | 17–25 | a deoptimized caller returns to the deopt handler; its pc is in the frame at `_orig_pc_offset` | `step_uncached` |
 //! | 17–25 | to-interpreter stubs of compiled callers: `mov rbx, method; jmp` | `is_to_interpreter_stub` |
 //! | 21–25 | frames below a continuation may be in heap stack chunks | `BlobKind::ContinuationStub` |
+//! | 8 | mathematical functions keep words on top of the frame | `stack_pointer::temporary_bytes` |
 //! | Graal 22–25 | code without debug info does not save the frame pointer (`AMD64HotSpotLIRGenerator`, `SaveRbp`) | `skip_compiled_frame` |
 
 use std::sync::atomic::Ordering;
@@ -22,6 +23,7 @@ use super::instructions;
 use super::pc_cache::PcInfo;
 use super::registers;
 use super::scopes::{decode, root_method, DecodeResult, Inlined};
+use super::stack_pointer;
 use super::walker::{Cause, StackWalker, StepResult, CACHE_MISSES};
 
 impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
@@ -66,7 +68,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         let may_be_slow_path = decoded == DecodeResult::MethodOnly
             || (decoded == DecodeResult::NextPcDesc && !self.leaf)
             || instructions::releases_stack(self.memory, pc);
-        let slow_path = if may_be_slow_path { instructions::slow_path(self.memory, pc, begin) } else { None };
+        let slow_path = if may_be_slow_path { stack_pointer::slow_path(self.memory, pc, begin) } else { None };
         if let Some(slow_path) =
             slow_path.filter(|slow_path| decoded == DecodeResult::MethodOnly || slow_path.saved_bytes > 0)
         {
@@ -83,10 +85,16 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
                 decode(self.memory, layout, blob, begin, original, false, &mut inlined);
             }
         } else {
-            info.frame_bytes += if self.leaf {
+            let argument_bytes = if self.leaf {
                 instructions::pushed_argument_bytes(self.memory, pc)
             } else {
                 instructions::stack_argument_bytes(self.memory, pc)
+            };
+            info.frame_bytes += match argument_bytes {
+                0 if decoded != DecodeResult::Exact && kind == BlobKind::Compiled => {
+                    stack_pointer::temporary_bytes(self.memory, pc, inlined.range_end(), info.frame_bytes)
+                }
+                bytes => bytes,
             };
         }
         if is_cacheable {

@@ -15,12 +15,3 @@ pub enum FrameState {
     FpNotSaved,
     Complete,
 }
-
-/// An out-of-line slow path, which jumps back into the method's main code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlowPath {
-    /// Size of the registers saved on top of the method's frame.
-    pub saved_bytes: usize,
-    /// The address at which the main code continues.
-    pub resume_pc: usize,
-}

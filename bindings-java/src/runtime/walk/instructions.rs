@@ -20,15 +20,14 @@
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use super::super::frame_state::{FrameState, SlowPath};
+    use super::super::frame_state::FrameState;
     use super::super::machine_code::{length, Branch, Instruction};
     use crate::runtime::vm::memory::VmMemory;
 
     /// The nmethod entry barrier: `cmp dword [r15+disp8], imm32`, eight bytes long.
     const ENTRY_BARRIER: [u8; 3] = [0x41, 0x81, 0x7f];
-    /// Upper bound of the length of a slow path or a stub exit.
+    /// Upper bound of the length of an adapter.
     const MAX_INSTRUCTIONS: usize = 96;
-    const MAX_SAVED_BYTES: usize = 4096;
 
     fn bytes(memory: impl VmMemory, at: usize) -> Option<[u8; 8]> {
         memory.load(at).map(usize::to_le_bytes)
@@ -148,53 +147,6 @@ mod x86_64 {
         }
     }
 
-    /// The end of a followed instruction sequence.
-    enum End {
-        Jump(usize),
-        /// A return, or an indirect jump (a tail call).
-        Return,
-        /// `leave`: the frame of the frame pointer is removed.
-        Leave,
-    }
-
-    /// Follows the code at `pc` to its end, past conditional branches. Returns the bytes that it pops in all.
-    fn follow(memory: impl VmMemory, pc: usize) -> Option<(i64, End)> {
-        let (mut at, mut popped) = (pc, 0i64);
-        for _ in 0..MAX_INSTRUCTIONS {
-            let instruction = Instruction::at(memory, at)?;
-            let code = instruction.code;
-            let imm32 = |from: usize| i32::from_le_bytes(std::array::from_fn(|index| code[from + index]));
-            let imm8 = |from: usize| i64::from(code[from] as i8);
-            let end = match instruction.branch() {
-                Some(Branch::Jump(target)) => Some(End::Jump(target)),
-                Some(Branch::Indirect) => Some(End::Return),
-                Some(Branch::Conditional(_)) => None,
-                None => match code {
-                    [0xc9, ..] | [0x48, 0x8b, 0xe5, ..] => Some(End::Leave),
-                    // The stack pointer is set to an unknown value.
-                    [0x48, 0x81 | 0x83, 0xe4, ..] | [0x48 | 0x49, 0x8b, 0xe0..=0xe7, ..] => return None,
-                    _ => None,
-                },
-            };
-            if let Some(end) = end {
-                return Some((popped, end));
-            }
-            popped += match code {
-                [0x48, 0x83, 0xc4, ..] => imm8(3),
-                [0x48, 0x83, 0xec, ..] => -imm8(3),
-                [0x48, 0x81, 0xc4, ..] => i64::from(imm32(3)),
-                [0x48, 0x81, 0xec, ..] => -i64::from(imm32(3)),
-                [0x48, 0x8d, 0x64, 0x24, ..] => imm8(4),
-                [0x48, 0x8d, 0xa4, 0x24, ..] => i64::from(imm32(4)),
-                [0x50..=0x57 | 0x68 | 0x6a | 0x9c, ..] | [0x41, 0x50..=0x57, ..] => -8,
-                [0x58..=0x5f | 0x9d, ..] | [0x41, 0x58..=0x5f, ..] => 8,
-                _ => 0,
-            };
-            at = instruction.next()?;
-        }
-        None
-    }
-
     /// Whether `pc` is in a c2i adapter that has stored the caller's stack pointer in r13 and jumps to a method's
     /// interpreter entry.
     pub fn is_c2i_adapter(memory: impl VmMemory, pc: usize) -> bool {
@@ -214,31 +166,6 @@ mod x86_64 {
             at = next;
         }
         false
-    }
-
-    /// Follows the code at `pc` to its jump back into the method's main code, which begins at `begin`.
-    pub fn slow_path(memory: impl VmMemory, pc: usize, begin: usize) -> Option<SlowPath> {
-        let (popped, End::Jump(resume_pc)) = follow(memory, pc)? else { return None };
-        let saved_bytes = usize::try_from(popped).ok().filter(|bytes| *bytes <= MAX_SAVED_BYTES)?;
-        (resume_pc >= begin && resume_pc < pc).then_some(SlowPath { saved_bytes, resume_pc })
-    }
-
-    /// Follows code without a known frame size to its return. Returns the offset of the return address from the stack
-    /// pointer; `Some(None)` if it is found by the frame pointer.
-    pub fn return_address_offset(memory: impl VmMemory, pc: usize) -> Option<Option<usize>> {
-        let (mut at, mut popped) = (pc, 0);
-        for _ in 0..4 {
-            let (more, end) = follow(memory, at)?;
-            popped += more;
-            match end {
-                End::Jump(target) => at = target,
-                End::Leave => return Some(None),
-                End::Return => {
-                    return usize::try_from(popped).ok().filter(|bytes| *bytes <= MAX_SAVED_BYTES).map(Some);
-                }
-            }
-        }
-        None
     }
 
     /// Where a stub returns to an intrinsic that the interpreter enters without a frame: the offset of its own return address.
@@ -303,51 +230,6 @@ mod x86_64 {
             // The inline cache check of the receiver's class, and padding before the entry.
             for code in [&[0x0f, 0x85, 1, 2, 3, 4][..], &[0x66, 0x90, 0x89, 0x84, 0x24]] {
                 assert_eq!(prologue(ProcessMemory, code_at(&[0x48, 0x3b, 0xc2], code)), None);
-            }
-        }
-
-        #[test]
-        fn a_slow_path_has_its_saved_bytes_and_its_resume_pc() {
-            // From a load barrier stub: two registers and half a vector saved around the call.
-            let mut stub = vec![0x48, 0x83, 0xec, 0x20];
-            stub.extend_from_slice(&[0x48, 0x89, 0x44, 0x24, 0x18]); // mov [rsp+24], rax
-            stub.extend_from_slice(&[0xc5, 0xfa, 0x7f, 0x44, 0x24, 0x08]); // vmovdqu [rsp+8], xmm0
-            stub.extend_from_slice(&[0x48, 0x8d, 0x73, 0x10]); // lea rsi, [rbx+16]
-            stub.extend_from_slice(&[0x49, 0xba, 1, 2, 3, 4, 5, 6, 7, 8, 0x41, 0xff, 0xd2]); // call r10
-            let after_call = stub.len();
-            stub.extend_from_slice(&[0x4c, 0x8b, 0xd8]); // mov r11, rax
-            stub.extend_from_slice(&[0xc5, 0xfa, 0x6f, 0x44, 0x24, 0x08]);
-            stub.extend_from_slice(&[0x48, 0x8b, 0x84, 0x24, 0x18, 0, 0, 0]);
-            let releases = stub.len();
-            stub.extend_from_slice(&[0x48, 0x81, 0xc4, 0x20, 0, 0, 0]);
-            let jumps = stub.len();
-            stub.extend_from_slice(&[0xe9]);
-            stub.extend_from_slice(&(-(jumps as i32 + 5) - 16).to_le_bytes());
-            let at = code_at(&[], &stub);
-            let (begin, resume_pc) = (at - 20, at - 16);
-            for (pc, saved_bytes) in [(0, 0), (after_call, 32), (releases, 32), (jumps, 0)] {
-                assert_eq!(
-                    slow_path(ProcessMemory, at + pc, begin),
-                    Some(SlowPath { saved_bytes, resume_pc }),
-                    "at {pc}"
-                );
-            }
-            assert_eq!(slow_path(ProcessMemory, at + after_call, at - 8), None, "it jumps to before the method's code");
-        }
-
-        #[test]
-        fn a_pushed_register_counts_and_code_that_jumps_elsewhere_is_no_slow_path() {
-            // Add, move, pop, jump back by 64.
-            let stub = [0x48, 0x83, 0xc4, 0x10, 0x48, 0x8b, 0xd8, 0x58, 0xeb, 0xc0];
-            let at = code_at(&[], &stub);
-            assert_eq!(
-                slow_path(ProcessMemory, at, at - 64),
-                Some(SlowPath { saved_bytes: 24, resume_pc: at + 10 - 64 })
-            );
-            // The end of a method, a jump onwards, a jump through a register.
-            for code in [&[0x48, 0x83, 0xc4, 0x10, 0x5d, 0xc3][..], &[0xe9, 1, 0, 0, 0], &[0xff, 0xe0]] {
-                let at = code_at(&[], code);
-                assert_eq!(slow_path(ProcessMemory, at, at - 16), None, "{code:x?}");
             }
         }
 
@@ -426,32 +308,6 @@ mod x86_64 {
         }
 
         #[test]
-        fn a_stub_is_followed_to_its_return() {
-            // A move, four pops, the return; then the same after a jump.
-            let ends = [0x48, 0x8b, 0x74, 0x24, 0x30, 0x58, 0x59, 0x5e, 0x5f, 0xc3];
-            let at = code_at(&[], &ends);
-            assert_eq!(
-                [
-                    return_address_offset(ProcessMemory, at),
-                    return_address_offset(ProcessMemory, at + 7),
-                    return_address_offset(ProcessMemory, at + 9)
-                ],
-                [Some(Some(32)), Some(Some(16)), Some(Some(0))]
-            );
-            let jumps: Vec<u8> = [0x57, 0xeb, 2, 0xf4, 0xf4].into_iter().chain(ends).collect();
-            assert_eq!(
-                return_address_offset(ProcessMemory, code_at(&[], &jumps)),
-                Some(Some(24)),
-                "one more register is popped"
-            );
-            assert_eq!(
-                return_address_offset(ProcessMemory, code_at(&[], &[0x48, 0x33, 0xc0, 0xc5, 0xf8, 0x77, 0xc9, 0xc3])),
-                Some(None)
-            );
-            assert_eq!(return_address_offset(ProcessMemory, code_at(&[], &[0x0f, 0x0b])), None);
-        }
-
-        #[test]
         fn a_call_is_recognized_by_its_return_address() {
             assert!(follows_call(ProcessMemory, code_at(&[0xe8, 1, 2, 3, 4], &[0x90])));
             for call in
@@ -489,11 +345,11 @@ mod x86_64 {
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
     epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, poll_stub_bytes, prologue,
-    pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
+    pushed_argument_bytes, releases_stack, stack_argument_bytes,
 };
 
 #[cfg(not(target_arch = "x86_64"))]
 pub use super::instructions_unsupported::{
     epilogue, follows_call, intrinsic_return_offset, is_c2i_adapter, is_to_interpreter_stub, poll_stub_bytes, prologue,
-    pushed_argument_bytes, releases_stack, return_address_offset, slow_path, stack_argument_bytes,
+    pushed_argument_bytes, releases_stack, stack_argument_bytes,
 };

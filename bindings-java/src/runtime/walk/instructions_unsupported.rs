@@ -1,6 +1,6 @@
 //! Fallbacks of `instructions` for architectures other than x86-64: instructions are not decoded.
 
-use super::frame_state::{FrameState, SlowPath};
+use super::frame_state::FrameState;
 use crate::runtime::vm::memory::VmMemory;
 
 pub fn prologue(_memory: impl VmMemory, _pc: usize) -> Option<FrameState> {
@@ -41,12 +41,4 @@ pub fn stack_argument_bytes(_memory: impl VmMemory, _pc: usize) -> usize {
 
 pub fn pushed_argument_bytes(_memory: impl VmMemory, _pc: usize) -> usize {
     0
-}
-
-pub fn return_address_offset(_memory: impl VmMemory, _pc: usize) -> Option<Option<usize>> {
-    None
-}
-
-pub fn slow_path(_memory: impl VmMemory, _pc: usize, _begin: usize) -> Option<SlowPath> {
-    None
 }

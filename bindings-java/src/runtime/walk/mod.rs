@@ -25,6 +25,7 @@ pub mod prefetch;
 pub mod recorded_shape;
 pub mod registers;
 pub mod scopes;
+mod stack_pointer;
 mod stub;
 pub mod walker;
 #[cfg(test)]

@@ -33,15 +33,21 @@ const PC_DESC_BYTES: usize = 16;
 pub struct Inlined {
     frames: [RawFrame; MAX_INLINED],
     len: usize,
+    range_end: usize,
 }
 
 impl Inlined {
     pub const fn new() -> Self {
-        Self { frames: [RawFrame { code: 0, at: 0 }; MAX_INLINED], len: 0 }
+        Self { frames: [RawFrame { code: 0, at: 0 }; MAX_INLINED], len: 0, range_end: usize::MAX }
     }
 
     pub fn frames(&self) -> &[RawFrame] {
         self.frames.get(..self.len).unwrap_or(&[])
+    }
+
+    /// The end of the PcDesc range that holds the program counter; `usize::MAX` beyond the last one.
+    pub fn range_end(&self) -> usize {
+        self.range_end
     }
 
     fn push(&mut self, frame: RawFrame) {
@@ -87,7 +93,7 @@ pub fn decode(
     is_leaf: bool,
     out: &mut Inlined,
 ) -> DecodeResult {
-    out.len = 0;
+    (out.len, out.range_end) = (0, usize::MAX);
     match decode_scopes(memory, layout, blob, code_begin, pc, is_leaf, out).filter(|_| out.len > 0) {
         Some(true) => return DecodeResult::Exact,
         Some(false) => return DecodeResult::NextPcDesc,
@@ -129,6 +135,7 @@ fn decode_scopes(
     // A PcDesc records the end of its code range; for a call, the return address.
     let is_inside_range = is_leaf && !follows_call(memory, pc);
     let pc_desc = tables.pc_desc_at(offset.checked_add(i32::from(is_inside_range))?)?;
+    out.range_end = code_begin.checked_add_signed(pc_desc.offset as isize)?;
     let (mut scope, is_exact) = (pc_desc.scope, pc_desc.offset == offset);
     if let Some(previous) = pc_desc.previous.filter(|_| is_leaf && !is_exact) {
         scope = tables.attribute(code_begin, pc, &pc_desc, previous).unwrap_or(scope);

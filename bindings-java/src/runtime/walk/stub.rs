@@ -18,6 +18,7 @@ use super::frame_state::FrameState;
 use super::instructions;
 use super::pc_cache::PcInfo;
 use super::registers;
+use super::stack_pointer;
 use super::walker::{Cause, StackWalker, StepResult};
 use crate::runtime::vm::raw_frame;
 
@@ -62,7 +63,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         let return_address_offset = match frame_state {
             Some(FrameState::NotBuilt) => Some(Some(0)),
             Some(FrameState::FpPushed) => Some(Some(8)),
-            _ => instructions::return_address_offset(self.memory, self.pc),
+            _ => stack_pointer::return_address_offset(self.memory, self.pc),
         };
         let return_at = match return_address_offset {
             Some(Some(offset)) => self.sp.checked_add(offset),
@@ -124,7 +125,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
     /// The caller of a frameless stub during a call that the stub makes. The stub pops its saved words and, where it
     /// forwards an exception, also its own return address.
     fn caller_of_frameless_stub(&mut self) -> StepResult {
-        let above = instructions::return_address_offset(self.memory, self.pc)
+        let above = stack_pointer::return_address_offset(self.memory, self.pc)
             .flatten()
             .and_then(|offset| self.sp.checked_add(offset));
         let return_at =
