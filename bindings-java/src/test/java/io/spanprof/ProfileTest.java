@@ -215,6 +215,10 @@ class ProfileTest {
         for (String hazard : List.of("nulls", "overflows", "classes", "stopped")) {
             assertTrue(Programs.number(output, hazard) > 0, output::toString);
         }
+        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
+        long all = ProfileFile.sum(samples, sample -> true);
+        long broken = ProfileFile.sum(samples, sample -> sample.has("[invalid_frame]"));
+        assertTrue(all > 0 && broken <= all / 100, () -> "of " + all + " ns " + broken + " broken: " + output);
     }
 
     @Test

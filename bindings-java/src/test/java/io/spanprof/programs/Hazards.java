@@ -29,14 +29,14 @@ public final class Hazards {
         }
     }
 
-    /** Loaded again and again. */
+    /** Loaded again and again. In Java 8, its functions keep words on top of the frame of compiled code. */
     public static final class Short implements Runnable {
         private double sum;
 
         @Override
         public void run() {
             for (int i = 0; i < 200_000; i++) {
-                sum += Math.sin(i);
+                sum += Math.sin(i) + Math.pow(i, 0.3);
             }
         }
     }
