@@ -28,7 +28,7 @@ pub struct RuntimeArguments {
 /// governor   the overhead budget in a cgroup of 0.1 CPU with 400 threads; needs the right to create a cgroup
 /// python     stress per CPython and per clock; the package's suites on 3.14 and 3.15, from Debian's packages
 /// node       stress on Node.js 18 to 26 from npm
-/// java       stress with each collector, pauses of the VM, on every installed JDK and 21 from PyPI
+/// java       stress with each collector, pauses of the VM, on every installed JDK and 21 from PyPI; stress on 8 and 11 by `--java 8,11`
 /// field      frameworks and programs of production, each compared with a run without spanprof
 /// deploy     the files of examples/deploy in namespaces, with the layout, user, variables and limits that they state; needs root
 /// platforms  first programs on musl in Alpine's root, and on arm64 in emulation and in a virtual machine with its own kernel; programs

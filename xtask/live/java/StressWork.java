@@ -1,5 +1,6 @@
 import io.spanprof.Scope;
 import io.spanprof.Spanprof;
+import java.io.ByteArrayOutputStream;
 import java.io.InputStream;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
@@ -9,6 +10,7 @@ import java.lang.ref.WeakReference;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -37,9 +39,13 @@ final class StressWork {
 
     StressWork() throws Exception {
         try (InputStream in = StressWork.class.getResourceAsStream("StressWork$Short.class")) {
-            code = in.readAllBytes();
+            ByteArrayOutputStream out = new ByteArrayOutputStream();
+            for (int next = in.read(); next >= 0; next = in.read()) {
+                out.write(next);
+            }
+            code = out.toByteArray();
         }
-        virtual = Runtime.version().feature() >= 21 ? Threads.virtual() : null;
+        virtual = Suite.version() >= 21 ? Threads.virtual() : null;
     }
 
     /** One function. */
@@ -125,7 +131,7 @@ final class StressWork {
         if (ThreadLocalRandom.current().nextInt(200) == 0) {
             System.gc();
         }
-        return garbage.stream().mapToLong(one -> one instanceof byte[] bytes ? bytes.length : ((Object[]) one).length).sum();
+        return garbage.stream().mapToLong(one -> java.lang.reflect.Array.getLength(one)).sum();
     }
 
     /** From 16 B to 4 MiB, of several types, with clones and copies, which the VM allocates in other places. */
@@ -245,7 +251,7 @@ final class StressWork {
     }
 
     private static long text(int number) {
-        String text = "the quick brown fox jumps over the lazy dog ".repeat(30 + number);
+        String text = String.join("", Collections.nCopies(30 + number, "the quick brown fox jumps over the lazy dog "));
         long sum = Pattern.compile("(\\w+) (\\w+)").matcher(text).replaceAll("$2 $1").split("[aeiou]+").length;
         sum += String.format("%s %d", text, text.length()).hashCode();
         sum += LongStream.range(0, 3000).mapToObj(Long::toString).filter(one -> one.endsWith("7")).count();
@@ -265,7 +271,7 @@ final class StressWork {
         AtomicLong sum = new AtomicLong();
         for (int i = 0; i < 8; i++) {
             Thread thread = new Thread(
-                    () -> Spanprof.tagWrapper(Map.of("thread", "brief"), () -> { sum.addAndGet(collect(number)); }));
+                    () -> Spanprof.tagWrapper(Collections.singletonMap("thread", "brief"), () -> { sum.addAndGet(collect(number)); }));
             thread.start();
             threads.add(thread);
         }
@@ -301,7 +307,7 @@ final class StressWork {
                     lock.lock();
                     try {
                         long before = inLock;
-                        Thread.onSpinWait();
+                        Thread.yield();
                         inLock = before + 1;
                         turned.signalAll();
                         if (turn % 5 == 0 && turned.awaitNanos(100_000) >= 0) {
@@ -329,7 +335,7 @@ final class StressWork {
         ExecutorService own = executor == null ? Executors.newFixedThreadPool(4) : executor;
         for (int i = 0; i < 4; i++) {
             int worker = i;
-            all.add(own.submit(() -> Spanprof.tagWrapper(Map.of("worker", "" + worker), () -> shared.work(turns))));
+            all.add(own.submit(() -> Spanprof.tagWrapper(Collections.singletonMap("worker", "" + worker), () -> shared.work(turns))));
         }
         long sum = 0;
         for (Future<Long> one : all) {
@@ -367,7 +373,7 @@ final class StressWork {
                     few.release();
                 }
             };
-            Runnable labelled = () -> Spanprof.tagWrapper(Map.of("task", "" + number % 10), task);
+            Runnable labelled = () -> Spanprof.tagWrapper(Collections.singletonMap("task", "" + number % 10), task);
             all.add(virtual.submit(number % 2 == 0 ? labelled : task));
         }
         for (Future<?> one : all) {
@@ -379,7 +385,7 @@ final class StressWork {
     private long tasks(int number) throws Exception {
         List<Future<Integer>> all = new ArrayList<>();
         long sum;
-        try (Scope scope = Spanprof.tag(Map.of("work", "tasks"))) {
+        try (Scope scope = Spanprof.tag(Collections.singletonMap("work", "tasks"))) {
             ExecutorService carrying = Spanprof.wrap(pool);
             for (int i = 0; i < 50; i++) {
                 all.add(carrying.submit(() -> deeper(50 + number)));

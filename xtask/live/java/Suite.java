@@ -3,10 +3,14 @@ import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.Paths;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.stream.Stream;
 
 /** Shared by the programs of this directory: profile directory, failure. */
@@ -22,7 +26,7 @@ final class Suite {
 
     private static void remove(Path folder) {
         try (Stream<Path> files = Files.walk(folder)) {
-            for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
+            for (Path file : (Iterable<Path>) files.sorted(Comparator.reverseOrder())::iterator) {
                 Files.deleteIfExists(file);
             }
         } catch (IOException | RuntimeException busy) {
@@ -32,8 +36,12 @@ final class Suite {
 
     /** Settings with files in a directory as destination. */
     static SpanprofConfig.Builder into(Path directory) {
+        Map<String, Object> destination = new TreeMap<>();
+        destination.put("type", "file");
+        destination.put("directory", directory.toString());
+        destination.put("keep", 10_000);
         return SpanprofConfig.builder().serviceName("live").set("uploadInterval", 5)
-                .destinations(List.of(Map.of("type", "file", "directory", directory.toString(), "keep", 10_000)));
+                .destinations(Collections.singletonList(destination));
     }
 
     /** Exits with an error message. */
@@ -45,14 +53,19 @@ final class Suite {
     /** A process with this class path and the same Java. */
     static ProcessBuilder program(String... words) {
         List<String> command = new ArrayList<>();
-        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.add(Paths.get(System.getProperty("java.home"), "bin", "java").toString());
         command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
-        command.addAll(List.of("-cp", System.getProperty("java.class.path")));
-        command.addAll(List.of(words));
+        command.addAll(Arrays.asList("-cp", System.getProperty("java.class.path")));
+        command.addAll(Arrays.asList(words));
         return new ProcessBuilder(command);
     }
 
+    /** The feature version of this Java. */
+    static int version() {
+        return Integer.parseInt(System.getProperty("java.specification.version").replaceFirst("^1\\.", ""));
+    }
+
     static String java() {
-        return "Java " + Runtime.version().feature() + " with " + ManagementFactory.getGarbageCollectorMXBeans().get(0).getName();
+        return "Java " + version() + " with " + ManagementFactory.getGarbageCollectorMXBeans().get(0).getName();
     }
 }

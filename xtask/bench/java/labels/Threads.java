@@ -1,7 +1,7 @@
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
-/** Virtual threads by reflection, since the programs are compiled for Java 17. Used by the live suite too. */
+/** Virtual threads by reflection, since the programs are compiled for older versions. Used by the live suite too. */
 final class Threads {
     private Threads() {}
 

