@@ -141,6 +141,49 @@ assert spanprof.stats()["clock.signal"] == signal.SIGPROF
     assert "another handler was installed for SIGURG" in target.stderr
 
 
+def test_a_thread_with_a_small_signal_stack_keeps_its_cpu_time_and_its_memory(run_target):
+    """Threads of Rust have signal stacks of 8 KiB. Below this one nothing is mapped: a walk that overruns it ends the program."""
+    target = run_target(
+        BURN
+        + """
+import mmap
+class SignalStack(ctypes.Structure):
+    _fields_ = [("sp", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+class Action(ctypes.Structure):
+    _fields_ = [("handler", ctypes.c_void_p), ("mask", ctypes.c_char * 128), ("flags", ctypes.c_int), ("restorer", ctypes.c_void_p)]
+libc = ctypes.CDLL(None)
+HALF, ON_STACK = 1 << 16, 0x08000000
+def on_signal_stack(size, function):
+    memory = mmap.mmap(-1, 2 * HALF)
+    guard = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert libc.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(HALF), 0) == 0
+    own, previous = SignalStack(guard + HALF, 0, size), SignalStack()
+    assert libc.sigaltstack(ctypes.byref(own), ctypes.byref(previous)) == 0
+    function()
+    assert libc.sigaltstack(ctypes.byref(previous), None) == 0
+    return size - next(at for at, byte in enumerate(ctypes.string_at(guard + HALF, size)) if byte)
+# What the kernel writes before a handler runs, here `getpid`.
+action = Action(ctypes.cast(libc.getpid, ctypes.c_void_p).value, b"", ON_STACK, None)
+assert libc.sigaction(signal.SIGUSR2, ctypes.byref(action), None) == 0
+frame_bytes = on_signal_stack(HALF, lambda: signal.raise_signal(signal.SIGUSR2))
+spanprof.start(sample_rate=1000)
+for kib in (2, 3, 4, 48):
+    refused, used = spanprof.stats()["dropped.stack_too_small"], []
+    size = frame_bytes + kib * 1024
+    thread = threading.Thread(target=lambda: used.append(on_signal_stack(size, lambda: burn(0.2))))
+    thread.start()
+    thread.join()
+    profiled()
+    print(kib, spanprof.stats()["dropped.stack_too_small"] - refused, *(each - frame_bytes for each in used))
+spanprof.stop()
+"""
+    )
+    counts = {kib: (refused, used) for kib, refused, used in (map(int, line.split()) for line in target.stdout.splitlines())}
+    assert counts[2][0] > 50 and counts[48][0] == 0, counts
+    assert 1024 < counts[48][1] < 3584, f"{counts}: a walk takes more than the handler asks for (stack_space::WALK_BYTES)"
+    assert target.profiles().by_leaf()["[stack_too_small]"] > 0.15e9, target.profiles().by_leaf()
+
+
 def test_stray_signals_after_stop_do_not_end_the_program(run_target):
     run_target(
         BURN

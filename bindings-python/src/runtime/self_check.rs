@@ -130,7 +130,7 @@ fn interpreter_stack(py: Python<'_>, layout: &InterpreterLayout) -> PyResult<Vec
 fn walked_stack(layout: &InterpreterLayout) -> Result<Vec<CheckedFrame>, Captured> {
     let mut frames = vec![RawFrame::default(); DEPTH];
     let mut stack = RawStack::new(&mut frames);
-    let context = HandlerContext { ucontext: std::ptr::null_mut(), thread_id: 0 };
+    let context = HandlerContext { ucontext: std::ptr::null_mut(), thread_id: 0, stack_limit: 0 };
     // SAFETY: the walk of the calling thread needs no signal: its chain does not change during this call.
     let captured = unsafe { capture::capture(&context, &mut stack) };
     if captured != Captured::Walked {

@@ -21,6 +21,9 @@ use crate::runtime::walk::frame_state::FrameState;
 use crate::runtime::walk::instructions;
 use crate::runtime::walk::registers::{at_caller, registers, JavaRegisters};
 
+/// Stack that a walk takes at most, 8 KiB of it for the frames.
+pub const WALK_BYTES: usize = 16 << 10;
+
 /// Maximum number of frames; deeper stacks are cut at the root side.
 const MAX_FRAMES: usize = 512;
 

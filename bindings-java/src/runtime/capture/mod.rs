@@ -6,11 +6,15 @@ pub mod call_trace;
 pub mod recording;
 pub mod thread_rows;
 
-use spanprof_signal::{Captured, DropReason, HandlerContext, ProcessMemory, RawStack};
+use spanprof_signal::{Captured, DropReason, HandlerContext, ProcessMemory, RawFrame, RawStack};
 
 use super::vm::{layout, raw_frame};
 use super::walk::registers::registers;
 use super::walk::{prefetch, walker};
+
+/// Stack that the own walker takes at most for a Java thread. Measured on painted stacks, x86-64: 2.7 KiB, in the dev profile 3.0. Threads of
+/// Rust that are attached to the VM have 4 KiB.
+const WALK_BYTES: usize = 7 << 9;
 
 /// Walks the interrupted thread.
 ///
@@ -30,7 +34,12 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
         return Captured::Dropped(DropReason::NoThreadState);
     };
     let java_thread = row.map_or(0, thread_rows::ThreadRow::java_thread);
-    let has_java = match layout::published() {
+    let layout = layout::published();
+    let bytes = if layout.is_some() { WALK_BYTES } else { call_trace::WALK_BYTES };
+    if java_thread != 0 && !handler.has_stack(bytes) {
+        return Captured::Dropped(DropReason::StackTooSmall);
+    }
+    let has_java = match layout {
         Some(layout) => {
             let registers = registers(context);
             #[cfg(feature = "record-stacks")]
@@ -52,6 +61,8 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
 /// The contract of `spanprof_signal::self_walk::WalkSelfFn`.
 pub unsafe fn walk_self(handler: &HandlerContext, _in_system_call: bool, stack: &mut RawStack<'_>) -> u64 {
     // SAFETY: guaranteed by the caller.
-    unsafe { capture(handler, stack) };
+    if let Captured::Dropped(reason) = unsafe { capture(handler, stack) } {
+        stack.push(RawFrame::reason(reason));
+    }
     0
 }

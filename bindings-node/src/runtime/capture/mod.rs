@@ -23,6 +23,9 @@ use super::walk::ring_position::RingPosition;
 use super::walk::walk_method::{self, WalkMethod};
 use super::walk::{context, synthetic_frame, thread_kind};
 
+/// Stack that a walk of a JavaScript thread takes at most. Measured on painted stacks, x86-64: 5.8 KiB where V8 walks (Node.js 22).
+pub const WALK_BYTES: usize = 8 << 10;
+
 /// Maximum number of frames that V8 walks.
 const MAX_V8_FRAMES: usize = 192;
 
@@ -50,6 +53,9 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
         return Captured::Walked;
     };
     stack.context = context::read(thread);
+    if !handler.has_stack(WALK_BYTES) {
+        return Captured::Dropped(DropReason::StackTooSmall);
+    }
     walk_thread(thread, &registers, Some(ucontext), stack);
     if let Some(turn_stacks) = thread.turn_stacks() {
         // SAFETY: in the handler of the thread that the entry belongs to.

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spanprof_signal::{guarded, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::{guarded, DropReason, HandlerContext, RawFrame, RawStack};
 
 use crate::runtime::walk::turn_stacks::ThreadActivity;
 use crate::runtime::walk::{context, js_thread, synthetic_frame};
@@ -18,8 +18,12 @@ const NO_EPOCH: u64 = u64::MAX;
 pub unsafe fn walk_self(handler: &HandlerContext, in_system_call: bool, stack: &mut RawStack<'_>) -> u64 {
     let Some(thread) = js_thread::by_thread_id(handler.thread_id) else { return NO_EPOCH };
     let Some(waits) = thread.waits() else { return NO_EPOCH };
-    let epoch = thread.address_epoch.load(Ordering::Relaxed);
     stack.context = context::read(thread);
+    if !handler.has_stack(super::WALK_BYTES) {
+        stack.push(RawFrame::reason(DropReason::StackTooSmall));
+        return NO_EPOCH;
+    }
+    let epoch = thread.address_epoch.load(Ordering::Relaxed);
     // SAFETY: the kernel's context of this signal, in the handler of the thread itself.
     unsafe { super::walk_interrupted(thread, handler.ucontext, stack) };
     let activity = match is_waiting_for_events(stack.frames()) {

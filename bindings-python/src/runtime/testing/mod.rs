@@ -130,7 +130,7 @@ fn walk(py: Python<'_>, depth: usize) -> PyResult<Walked> {
 }
 
 fn walk_here(stack: &mut RawStack<'_>) -> Captured {
-    let context = HandlerContext { ucontext: std::ptr::null_mut(), thread_id: 0 };
+    let context = HandlerContext { ucontext: std::ptr::null_mut(), thread_id: 0, stack_limit: 0 };
     // SAFETY: the calling thread's chain does not change during this call.
     unsafe { capture::capture(&context, stack) }
 }

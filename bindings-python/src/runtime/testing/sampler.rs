@@ -58,7 +58,7 @@ unsafe extern "C" fn on_signal(_: i32, _: *mut libc::siginfo_t, ucontext: *mut l
             let mut buffer = [RawFrame { code: 0, at: 0 }; DEPTH];
             let mut stack = RawStack::new(&mut buffer);
             let thread_id = libc::syscall(libc::SYS_gettid) as u32;
-            let captured = capture::capture(&HandlerContext { ucontext, thread_id }, &mut stack);
+            let captured = capture::capture(&HandlerContext { ucontext, thread_id, stack_limit: 0 }, &mut stack);
             let reason;
             let frames = match captured {
                 Captured::Walked => stack.frames(),
@@ -182,7 +182,7 @@ unsafe extern "C" fn on_one(_: i32, _: *mut libc::siginfo_t, ucontext: *mut libc
     let mut frames = [RawFrame { code: 0, at: 0 }; DEPTH];
     let mut stack = RawStack::new(&mut frames);
     // SAFETY: the walk runs on the interrupted thread.
-    let captured = unsafe { capture::capture(&HandlerContext { ucontext, thread_id: 0 }, &mut stack) };
+    let captured = unsafe { capture::capture(&HandlerContext { ucontext, thread_id: 0, stack_limit: 0 }, &mut stack) };
     ONE.set(Some((captured, id_of(stack.context), stack.len(), stack.is_truncated())));
     FRAMES.set(frames);
 }

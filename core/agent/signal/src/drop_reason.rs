@@ -64,4 +64,6 @@ drop_reasons! {
     WaitNotInterrupted = 16, "wait_not_interrupted";
     /// The callers of a native function are unknown: its code has no unwind information, or its file was just loaded.
     UnknownCallers = 17, "unknown_callers";
+    /// The thread had too little stack left for a walk of its frames; its CPU time is known, its stack is not.
+    StackTooSmall = 18, "stack_too_small";
 }

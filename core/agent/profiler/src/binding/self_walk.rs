@@ -186,7 +186,8 @@ impl SelfWalks {
         };
         let [begun_ns, ended_ns] = walk.cpu_ns;
         let has_run = pending.discarded > 0 && begun_ns.wrapping_sub(pending.discarded_ns) > RETURN_NS;
-        let captured = match review(&WalkResponse { walk, discarded: pending.discarded, has_run }) {
+        let response = WalkResponse { walk, discarded: pending.discarded, has_run };
+        let captured = match walk.refusal().map_or_else(|| review(&response), WalkReview::Drop) {
             WalkReview::Repeat => {
                 (pending.discarded, pending.discarded_ns) = (pending.discarded + 1, ended_ns);
                 self.tick.join();

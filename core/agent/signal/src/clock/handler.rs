@@ -311,7 +311,7 @@ unsafe fn tick(
     let mut stack = RawStack::new(frames);
     let walk_begun_ns = arm::monotonic_ns();
     // SAFETY: inside the handler, with the kernel's context.
-    unsafe { walk(session.capture, &mut stack, thread_id, ucontext) };
+    unsafe { walk(session.capture, slot, &mut stack, ucontext) };
     let walked_ns = arm::monotonic_ns();
     let mut flags = SampleFlags(0);
     if is_first {
@@ -451,13 +451,12 @@ pub fn account_signal_blocked(inbox: &Inbox, slot: &Slot, cpu_ns: u64) {
 
 /// # Safety
 /// As for [`tick`].
-unsafe fn walk(capture: CaptureFn, stack: &mut RawStack<'_>, thread_id: u32, ucontext: *mut libc::c_void) {
+unsafe fn walk(capture: CaptureFn, slot: &Slot, stack: &mut RawStack<'_>, ucontext: *mut libc::c_void) {
     // SAFETY: `ucontext` is the kernel's, by the caller's contract.
-    let captured = if unsafe { guarded::blocks_faults(ucontext) } {
-        Captured::Dropped(DropReason::FaultsBlocked)
-    } else {
+    let captured = match unsafe { HandlerContext::in_handler(ucontext, slot.thread_id(), &slot.mapped_stack) } {
         // SAFETY: inside the handler, on the interrupted thread, as `CaptureFn` requires.
-        unsafe { capture(&HandlerContext { ucontext, thread_id }, stack) }
+        Ok(context) => unsafe { capture(&context, stack) },
+        Err(reason) => Captured::Dropped(reason),
     };
     let reason = match captured {
         Captured::Walked if !stack.is_empty() => return,

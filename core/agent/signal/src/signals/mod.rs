@@ -2,6 +2,7 @@
 
 pub mod arm;
 pub mod forward;
+pub(crate) mod mapped_stack;
 pub mod overflow;
 pub mod slot;
 pub mod slot_clock;

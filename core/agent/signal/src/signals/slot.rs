@@ -15,6 +15,7 @@
 //!    scan while the owner blocks the signal.
 
 use crate::atomics::{fence, AtomicU32, AtomicU64, Ordering};
+use crate::signals::mapped_stack::MappedStack;
 
 const FREE: u32 = 0;
 const LIVE: u32 = 1;
@@ -107,6 +108,8 @@ pub struct Slot {
     handled_overflows: AtomicU64,
     /// CPU time in the handler of the last tick, which the next tick's weight contains. Owner only.
     pub(crate) last_handler_ns: AtomicU64,
+    /// The part of the thread's stack that ticks found mapped. Owner only.
+    pub(crate) mapped_stack: MappedStack,
     /// Kernel id of the perf event; not read by ticks.
     event_id: AtomicU64,
 }
@@ -154,6 +157,7 @@ impl Slot {
             allowed_overflows: AtomicU64::new(0),
             handled_overflows: AtomicU64::new(0),
             last_handler_ns: AtomicU64::new(0),
+            mapped_stack: MappedStack::new(),
             event_id: AtomicU64::new(0),
         }
     }
@@ -185,6 +189,7 @@ impl Slot {
         self.free_running.store(0, Ordering::Relaxed);
         self.estimate_budget.store(0, Ordering::Relaxed);
         self.last_handler_ns.store(0, Ordering::Relaxed);
+        self.mapped_stack.clear();
         self.generation.store(generation, Ordering::Relaxed);
         self.state.store(LIVE, Ordering::Release);
         generation

@@ -5,6 +5,8 @@
 use crate::context::Context;
 use crate::drop_reason::DropReason;
 use crate::ring::sample::RawFrame;
+use crate::signals::mapped_stack::MappedStack;
+use crate::walk::{guarded, stack_space};
 
 /// The interrupted thread, as passed to a capture function.
 #[repr(C)]
@@ -13,6 +15,38 @@ pub struct HandlerContext {
     pub ucontext: *mut libc::c_void,
     /// Kernel thread id.
     pub thread_id: u32,
+    /// The lowest address of the stack that a walk may use; 0 when no signal requested it.
+    pub stack_limit: usize,
+}
+
+impl HandlerContext {
+    /// That of the running handler; else the reason why the thread is not walked: it blocks the fault signals, or has too little stack left.
+    ///
+    /// # Safety
+    /// `ucontext` is null or the kernel's argument to the running handler.
+    pub(crate) unsafe fn in_handler(
+        ucontext: *mut libc::c_void,
+        thread_id: u32,
+        mapped: &MappedStack,
+    ) -> Result<Self, DropReason> {
+        // SAFETY: the caller's contract.
+        let (blocks_faults, stack_limit) =
+            unsafe { (guarded::blocks_faults(ucontext), stack_space::limit(ucontext, mapped)) };
+        let context = Self { ucontext, thread_id, stack_limit };
+        match (blocks_faults, context.has_stack(stack_space::WALK_BYTES)) {
+            (true, _) => Err(DropReason::FaultsBlocked),
+            (false, false) => Err(DropReason::StackTooSmall),
+            (false, true) => Ok(context),
+        }
+    }
+
+    /// Whether the caller has `bytes` of stack below its frame. The handler asks for what most walks take (`stack_space::WALK_BYTES`). A
+    /// capture function that takes more asks in a function without the large frame, and drops the sample as `StackTooSmall`.
+    #[inline(never)]
+    pub fn has_stack(&self, bytes: usize) -> bool {
+        let local = 0u8;
+        (&raw const local as usize).saturating_sub(self.stack_limit) >= bytes
+    }
 }
 
 /// The output of a capture function: frames, leaf first, and the thread's context.

@@ -7,4 +7,5 @@ pub mod guarded;
 pub mod memory;
 pub mod published;
 pub mod self_walk;
+pub(crate) mod stack_space;
 pub mod walk_fault;

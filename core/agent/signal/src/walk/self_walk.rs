@@ -4,9 +4,11 @@
 //! whose threads walk themselves.
 
 use crate::context::Context;
+use crate::drop_reason::DropReason;
 use crate::ring::sample::RawFrame;
 use crate::signals::arm;
 use crate::signals::forward::thread_id;
+use crate::signals::mapped_stack::MappedStack;
 use crate::walk::capture::{HandlerContext, RawStack};
 use crate::walk::exchange::WallRequest;
 use crate::walk::guarded;
@@ -46,6 +48,11 @@ impl SelfWalk {
             in_system_call: false,
             epoch: 0,
         }
+    }
+
+    /// The reason for a walk that did not begin: its only frame.
+    pub fn refusal(&self) -> Option<DropReason> {
+        self.frames().first().and_then(|frame| frame.as_reason()).filter(|reason| *reason == DropReason::StackTooSmall)
     }
 
     /// The frames, leaf first.
@@ -133,18 +140,26 @@ pub fn send(thread_id: u32, index: usize, signal: libc::c_int) -> bool {
 /// `ucontext` is the kernel's argument to the running handler, on the interrupted thread.
 pub(crate) unsafe fn respond(index: usize, ucontext: *mut libc::c_void) {
     let walk = WALK.load(Ordering::Acquire);
-    // SAFETY: `ucontext` is the kernel's, by the contract of this function.
-    let blocks_faults = || unsafe { guarded::blocks_faults(ucontext) };
-    let Some(request) = published(index).filter(|_| !walk.is_null() && !blocks_faults()) else { return };
+    let Some(request) = published(index).filter(|_| !walk.is_null()) else { return };
     // SAFETY: `set_walk` stores only functions of this type.
     let walk = unsafe { core::mem::transmute::<*mut (), WalkSelfFn>(walk) };
-    let handler = HandlerContext { ucontext, thread_id: thread_id() };
-    request.respond(handler.thread_id, |response| {
+    // SAFETY: `ucontext` is the kernel's, by the contract of this function.
+    let handler = unsafe { HandlerContext::in_handler(ucontext, thread_id(), &MappedStack::new()) };
+    if matches!(handler, Err(DropReason::FaultsBlocked)) {
+        return;
+    }
+    request.respond(thread_id(), |response| {
         let begun_ns = arm::thread_cpu_ns();
         // SAFETY: `ucontext` is the kernel's, by the contract of this function.
         let in_system_call = unsafe { guarded::is_in_system_call(ucontext) };
-        // SAFETY: the caller's contract; the thread does not block the fault signals, checked above.
-        response.record(|stack| unsafe { walk(&handler, in_system_call, stack) });
+        response.record(|stack| match &handler {
+            // SAFETY: the caller's contract; the thread does not block the fault signals, checked above.
+            Ok(handler) => unsafe { walk(handler, in_system_call, stack) },
+            Err(reason) => {
+                stack.push(RawFrame::reason(*reason));
+                0
+            }
+        });
         response.in_system_call = in_system_call;
         response.cpu_ns = [begun_ns, arm::thread_cpu_ns()];
     });

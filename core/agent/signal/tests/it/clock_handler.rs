@@ -2,6 +2,7 @@
 //! number, at any instruction.
 
 use crate::no_allocation::calls_in_handler;
+use crate::stack_space::with_signal_stack;
 use crate::{host_installs, one_at_a_time, status_of_child};
 use spanprof_signal::exchange::{Round, WallRequest};
 use spanprof_signal::self_walk::{self, SelfWalk};
@@ -12,7 +13,7 @@ use spanprof_signal::{
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-const FRAME: RawFrame = RawFrame { code: 0x4000, at: 3 };
+pub const FRAME: RawFrame = RawFrame { code: 0x4000, at: 3 };
 
 unsafe fn capture_twenty(context: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     // Guarded reads as in a runtime's walk, including one that fails.
@@ -79,12 +80,12 @@ fn inbox() -> &'static Inbox {
 }
 
 /// Slot 1 for the calling thread, and a session that captures with `capture`.
-struct HandlerFixture {
+pub struct HandlerFixture {
     generation: u32,
 }
 
 impl HandlerFixture {
-    fn new(capture: spanprof_signal::CaptureFn) -> Self {
+    pub fn new(capture: spanprof_signal::CaptureFn) -> Self {
         if slot_table::slots().is_empty() {
             // SAFETY: all-zero slots are free slots; the memory is never freed.
             let table: &'static [Slot; slot_table::SLOTS] = unsafe {
@@ -105,7 +106,7 @@ impl HandlerFixture {
         Self { generation }
     }
 
-    fn tick(&self) {
+    pub fn tick(&self) {
         queue(thread_id(), timer_siginfo(slot_table::signal_value(1, self.generation)));
     }
 }
@@ -119,7 +120,7 @@ impl Drop for HandlerFixture {
 }
 
 /// Leaf, context and number of frames of each sample.
-fn samples() -> Vec<(RawFrame, Context, usize, [u64; 2])> {
+pub fn samples() -> Vec<(RawFrame, Context, usize, [u64; 2])> {
     let mut samples = Vec::new();
     let ring = inbox().ring();
     ring.drain(ring.head(), &mut |_, sample| {
@@ -190,15 +191,7 @@ fn a_thread_that_blocks_fault_signals_is_not_walked() {
 
 /// Runs `body` on a signal stack that holds nested signals. With AVX-512 two frames fill the 8 KB that Rust allocates.
 fn with_a_large_signal_stack(body: impl FnOnce()) {
-    let mut memory = vec![0u8; 1 << 17];
-    let large = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: memory.len() };
-    // SAFETY: no handler runs; the memory lives until the previous stack is restored.
-    unsafe {
-        let mut previous: libc::stack_t = std::mem::zeroed();
-        assert_eq!(libc::sigaltstack(&large, &mut previous), 0);
-        body();
-        assert_eq!(libc::sigaltstack(&previous, std::ptr::null_mut()), 0);
-    }
+    with_signal_stack(1 << 16, body);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod clock_handler;
 mod fault_guard;
 mod no_allocation;
+mod stack_space;
 
 use std::sync::{Mutex, MutexGuard};
 

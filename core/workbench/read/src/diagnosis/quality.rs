@@ -10,7 +10,7 @@ use super::{EstimatedShare, Fact, Finding, Rule, FEW_SAMPLES, LISTED, MIN_FINDIN
 /// Smallest share of samples without a complete stack.
 const MISSING_SHARE: f64 = 0.05;
 /// Reason frames: see `core/agent/signal/src/drop_reason.rs`, and the frames of cut stacks.
-const REASONS: [&str; 13] = [
+const REASONS: [&str; 14] = [
     "[ring_full]",
     "[no_thread_state]",
     "[faulted_read]",
@@ -23,6 +23,7 @@ const REASONS: [&str; 13] = [
     "[moved_during_walk]",
     "[faults_blocked]",
     "[signal_blocked]",
+    "[stack_too_small]",
     "[truncated]",
 ];
 

@@ -4,23 +4,12 @@
 use super::{END_OF_RESUMED, NESTED_STACK_BYTES};
 use crate::signals::arm::{self, SignalTarget};
 use crate::signals::forward::{change_mask, thread_id};
-use crate::walk::guarded;
+use crate::walk::stack_space::has_stack;
 use core::sync::atomic::Ordering;
 
 /// Maximum duration of a resumed wait. Only our signal interrupts it, so signals of the host wait as long. A wait whose end
 /// has passed returns without sleep, but may lose the processor to another thread.
 const MAX_RESUMED_NS: u64 = 1_000_000;
-
-/// Whether a nested signal finds `bytes` of stack below `here`: on the signal stack, whose size the kernel recorded at the
-/// delivery (`save_altstack_ex`), or as far as the thread's stack is mapped.
-fn has_stack(context: &libc::ucontext_t, here: usize, bytes: usize) -> bool {
-    const PAGE: usize = 4096;
-    let lowest = context.uc_stack.ss_sp as usize;
-    if (lowest..lowest.saturating_add(context.uc_stack.ss_size)).contains(&here) {
-        return here - lowest >= bytes;
-    }
-    (1..=bytes.div_ceil(PAGE)).all(|page| guarded::is_readable(here.wrapping_sub(page * PAGE)))
-}
 
 /// The state of an interrupted call after its wait was resumed.
 pub(super) enum ResumedWait {
@@ -70,28 +59,5 @@ pub(super) fn has_restart_block(number: libc::c_long, context: &libc::ucontext_t
         libc::SYS_poll | libc::SYS_nanosleep => true,
         libc::SYS_clock_nanosleep => flags & libc::TIMER_ABSTIME == 0,
         _ => false,
-    }
-}
-
-#[cfg(all(test, not(miri)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_nested_signal_needs_space_on_the_signal_stack_or_down_to_the_guard_page() {
-        const PAGE: usize = 4096;
-        // SAFETY: maps new memory and protects its first page; an all-zero context is a valid value.
-        let (lowest, mut context) = unsafe {
-            let (all, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-            let memory = libc::mmap(core::ptr::null_mut(), 5 * PAGE, all, flags, -1, 0);
-            assert_eq!(libc::mprotect(memory, PAGE, libc::PROT_NONE), 0);
-            (memory as usize + PAGE, core::mem::zeroed::<libc::ucontext_t>())
-        };
-        let top = lowest + 4 * PAGE - 8;
-        assert!(has_stack(&context, top, 3 * PAGE) && !has_stack(&context, top, 4 * PAGE), "a guard page");
-        context.uc_stack.ss_sp = lowest as *mut libc::c_void;
-        context.uc_stack.ss_size = 4 * PAGE;
-        assert!(has_stack(&context, lowest + 2 * PAGE, 2 * PAGE), "a signal stack");
-        assert!(!has_stack(&context, lowest + 2 * PAGE, 2 * PAGE + 1), "a signal stack");
     }
 }
