@@ -88,13 +88,13 @@ pub fn release_library(package: &str, target: Target, oldest: Glibc, flags: &str
     Ok(directory.join(triple).join(file))
 }
 
-/// A package's library for a platform in the dev profile.
+/// A package's library for a platform in the dev profile, with the entry points for tests.
 pub fn dev_library(package: &str, target: Target) -> StepResult<PathBuf> {
     let (features, name) = match package {
-        "spanprof-python" => (&["--features", "extension-module"][..], "_spanprof".to_owned()),
-        _ => (&[][..], package.replace('-', "_")),
+        "spanprof-python" => ("testing,extension-module", "_spanprof".to_owned()),
+        _ => ("testing", package.replace('-', "_")),
     };
-    zigbuild(package, target, &target.triple(), &workspace::target(), "")?.args(features).run()?;
+    zigbuild(package, target, &target.triple(), &workspace::target(), "")?.args(["--features", features]).run()?;
     Ok(workspace::target().join(target.triple()).join(format!("debug/lib{name}.so")))
 }
 
