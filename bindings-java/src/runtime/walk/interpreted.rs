@@ -143,9 +143,18 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         // The caller's stack pointer is in a register: `bcp` on entry, `method` on return. The return address is popped
         // while locals are allocated, then pushed again.
         let sp = [bcp, method].into_iter().find(|sp| self.is_sp(*sp));
-        let on_top = return_address(self.sp).filter(|_| sp != Some(self.sp));
-        let in_register = || Some(saved_return).filter(|pc| sp.is_some() && self.layout.is_code(*pc));
-        let Some(return_to) = on_top.or_else(in_register) else { return StepResult::Broken(Cause::Interpreter) };
+        let on_top = self.word(self.sp).filter(|_| sp != Some(self.sp));
+        let in_register = Some(saved_return).filter(|_| sp.is_some());
+        // Mathematical functions of Java 8 are entered without a frame, and keep other words on top of their return address.
+        let below_sender = Some(bcp).filter(|sp| self.is_sp(*sp)).and_then(|sp| self.word(sp.checked_sub(8)?));
+        let candidates = [on_top, in_register, below_sender];
+        let is_code = |pc: &usize| self.layout.is_code(*pc);
+        // A deoptimized caller has no call before its return address.
+        let return_to = candidates.into_iter().flatten().find(|pc| self.is_call(*pc));
+        let Some(return_to) = return_to.or_else(|| on_top.filter(is_code)).or_else(|| in_register.filter(is_code))
+        else {
+            return StepResult::Broken(Cause::Interpreter);
+        };
         if !self.push_entered_method() {
             return StepResult::End;
         }

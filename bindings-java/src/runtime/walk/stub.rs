@@ -147,7 +147,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
     }
 
     /// Whether `pc` is a return address in the code cache.
-    fn is_call(&self, pc: usize) -> bool {
+    pub fn is_call(&self, pc: usize) -> bool {
         self.layout.is_code(pc) && (self.layout.is_interpreter(pc) || instructions::follows_call(self.memory, pc))
     }
 

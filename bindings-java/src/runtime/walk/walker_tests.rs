@@ -114,6 +114,19 @@ fn the_bytecode_pointer_in_a_register_precedes_that_of_the_frame() {
 }
 
 #[test]
+fn an_entered_method_that_keeps_words_on_top_of_its_return_address_has_its_caller() {
+    // As `Math.pow` of Java 8 does: the word on top is no return address, though it points into the code.
+    let (mut memory, sp, sender_sp) = (memory(), STACK + 0x60, STACK + 0x80);
+    memory.set(sp, INTERPRETER + 0x5000);
+    memory.set(sender_sp - 8, INTERPRETER + 0x20);
+    let method = METHODS[0] as usize;
+    let (fp, bcp) = (STACK as usize + 0x200, sender_sp as usize);
+    let (frames, _) = walked(&memory, &JavaRegisters { sp: sp as usize, fp, bcp, method, ..registers() });
+    assert_eq!(methods(&frames), [(METHODS[0], raw_frame::NO_INDEX), (METHODS[1], 5)]);
+    assert_eq!(frames.len(), 2);
+}
+
+#[test]
 fn an_unreadable_link_ends_the_walk_in_a_reason_frame() {
     let mut memory = memory();
     memory.set(STACK + 0x200 - 8, 0);
