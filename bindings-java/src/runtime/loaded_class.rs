@@ -1,5 +1,5 @@
 //! Whether the boot loader has loaded a class, without loading it: `JVM_FindLoadedClass` of the VM's library
-//! (`hotspot/share/prims/jvm.cpp`, JDK 17 to 25), which is the native part of `ClassLoader.findLoadedClass`.
+//! (`hotspot/share/prims/jvm.cpp`, JDK 8 to 25), which is the native part of `ClassLoader.findLoadedClass`.
 
 use jni::sys::{jclass, jobject, jstring, JNIEnv};
 

@@ -4,8 +4,9 @@
 //!
 //! # The VM's sampler
 //! Each thread has a distance in bytes to its next sample, which is geometric with the mean interval
-//! (`ThreadHeapSampler::pick_next_sample`, `hotspot/share/runtime/threadHeapSampler.cpp`, JDK 17 to 25). The object that
-//! exceeds it is the sample, and the next distance begins at its end: JDK 17 to 24 ignore the overflow that they are passed.
+//! (`ThreadHeapSampler::pick_next_sample`, `hotspot/share/runtime/threadHeapSampler.cpp`, JDK 11 to 25). The object that
+//! exceeds it is the sample, and the next distance begins at its end: JDK 17 to 24 ignore the overflow that they are passed; 11
+//! subtracts it if the distance is longer.
 //! An object of S bytes is thus selected with probability 1 − e^(−S/R), as the core's weights require. A thread draws its
 //! first distance when it is created, with the interval of that time.
 //!

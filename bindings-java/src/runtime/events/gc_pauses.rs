@@ -4,7 +4,7 @@
 //!
 //! # Events
 //! JVMTI reports both ends of each pause on the VM thread, at the safepoint (`SvcGCMarker`,
-//! `hotspot/share/gc/shared/vmGCOperations.hpp`, JDK 17 to 25). The callbacks may not call JNI. They take no lock, since its
+//! `hotspot/share/gc/shared/vmGCOperations.hpp`, JDK 8 to 25). The callbacks may not call JNI. They take no lock, since its
 //! owner may wait for the end of the safepoint.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -7,7 +7,7 @@
 //! of `Condition.await` is the condition, the blocker of `FutureTask.get` is the task, and an idle pool worker is blocked by
 //! a queue, a condition or the pool. The synchronizer of a `CountDownLatch` has no owner.
 //!
-//! Upstream: `AbstractQueuedSynchronizer.java`, `LockSupport.java`, `Thread.java`, `VirtualThread.java`, JDK 17 to 25.
+//! Upstream: `AbstractQueuedSynchronizer.java`, `LockSupport.java`, `Thread.java`, JDK 8 to 25, `VirtualThread.java` from 21 on.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;

@@ -1,7 +1,7 @@
 //! Finds entries in the VM's performance data, the memory that `jstat` reads (`-XX:+UsePerfData`, on by default). Not for
 //! signal handlers.
 //!
-//! Upstream: `hotspot/share/runtime/perfMemory.hpp`, JDK 17 to 25: a prologue, then entries of varying length, each with its
+//! Upstream: `hotspot/share/runtime/perfMemory.hpp`, JDK 8 to 25: a prologue, then entries of varying length, each with its
 //! name and its value. Entries are never moved. The memory is unmapped when the VM ends, so all reads are guarded.
 
 use super::memory::{int, pointer, word};

@@ -6,9 +6,9 @@
 //!
 //! | JDK | change | handled in |
 //! |---|---|---|
-//! | 17–25 | the segment map holds distances to a block's begin; 255 is a free segment | `blob_of` |
-//! | 17–25 | `HeapBlock::Header::_used` is at 8 up to 21, at 4 in 25: the header has 16 or 8 bytes | the rounding in `blob_of` |
-//! | 17–25 | `_name` is `nmethod` or `native nmethod` for methods | `kind_of` |
+//! | 8–25 | the segment map holds distances to a block's begin; 255 is a free segment | `blob_of` |
+//! | 8–25 | `HeapBlock::Header::_used` is at 8 up to 21, at 4 in 25: the header has 16 or 8 bytes | the rounding in `blob_of` |
+//! | 8–25 | `_name` is `nmethod` or `native nmethod` for methods | `kind_of` |
 //! | 21 | `StubRoutines (continuation stubs)`; in 25 without the space | the prefix in `kind_of` |
 //! | after 21, by 25 | `_code_begin` is an offset | `code_begin` |
 //! | after 21, by 25 | `_frame_complete_offset` has 16 bits | `frame_complete` reads 16 bits in every version |

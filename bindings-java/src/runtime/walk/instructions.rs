@@ -15,7 +15,7 @@
 //! | 17–25 | nmethod entry barrier: `cmp dword [r15+disp8], imm32` | `prologue` |
 //! | 8–11 | safepoint poll before the return: `test` of a page (`hotspot/cpu/x86/x86_64.ad`) | `epilogue` |
 //! | 17–25 | safepoint poll before the return: `cmp rsp, [r15+disp]; ja` | `epilogue` |
-//! | 17–25 | native wrappers end with a check for an exception and a jump over the return | `epilogue` |
+//! | 8–25 | native wrappers end with a check for an exception and a jump over the return | `epilogue` |
 //! | 17 | c2i adapters store the sender sp by `mov r13, rsp`, others by `lea r13, [rsp+8]` | `STORES_SENDER_SP` |
 
 #[cfg(target_arch = "x86_64")]
@@ -170,7 +170,8 @@ mod x86_64 {
 
     /// Where a stub returns to an intrinsic that the interpreter enters without a frame: the offset of its own return address.
     /// It ends with `pop rdi; mov rsp, r13; jmp rdi`, after `add rsp, 8; jmp` if the stack was aligned for the call
-    /// (`hotspot/cpu/x86/templateInterpreterGenerator_x86_64.cpp`, JDK 17–25).
+    /// (`hotspot/cpu/x86/templateInterpreterGenerator_x86_64.cpp`, JDK 11–25; in 8
+    /// `templateInterpreter_x86_64.cpp`).
     pub fn intrinsic_return_offset(memory: impl VmMemory, pc: usize) -> Option<usize> {
         let (end, offset) = match bytes(memory, pc)? {
             [0x48, 0x83, 0xc4, 8, 0xe9, distance, 0, 0] => (pc.checked_add(9 + usize::from(distance))?, 8),

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | 8–25 | words below the frame pointer: 1 sender sp, 2 last sp, 3 method | `SENDER_SP`, `LAST_SP`, `METHOD` |
 //! | after 8, by 11 | the bytecode pointer moves from word 7 to word 8 | `VmLayout::interpreted_bcp` |
-//! | 17–25 | skeletal frames of deoptimization have links and no method | `skip_skeletal_frame` |
+//! | 8–25 | skeletal frames of deoptimization have links and no method | `skip_skeletal_frame` |
 
 use super::environment::{WalkEnvironment, WalkFeature};
 use super::instructions;
@@ -169,7 +169,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
     }
 
     /// Skips a skeletal interpreter frame of deoptimization. It has its links, but no expression stack position and no
-    /// method yet (`SharedRuntime::generate_deopt_blob`, JDK 17 to 25: "make it walkable"). `Deoptimization::unpack_frames`
+    /// method yet (`SharedRuntime::generate_deopt_blob`, JDK 8 to 25: "Make it walkable"). `Deoptimization::unpack_frames`
     /// writes the method later, so the frame is left out.
     #[cold]
     fn skip_skeletal_frame(&mut self) -> Option<StepResult> {

@@ -13,10 +13,10 @@
 //!
 //! | JDK | change | handled in |
 //! |---|---|---|
-//! | 17–25 | code size, name index, signature index and method number are 16-bit fields in one word, at 0x20 in 17 and at 0x22 later | `Method::at`, by one unaligned read |
-//! | 17–25 | bytecodes follow `ConstMethod`, and compressed line numbers follow the bytecodes | `Method::index_of`, `line_numbers` |
+//! | 8–25 | code size, name index, signature index and method number are 16-bit fields in one word, from the offset of the first on | `Method::at`, by one unaligned read |
+//! | 8–25 | bytecodes follow `ConstMethod`, and compressed line numbers follow the bytecodes | `Method::index_of`, `line_numbers` |
 //! | 17–25 | a symbol begins with its reference count and a random number, of 16 bits each, then its length | `symbol` |
-//! | 11 | a symbol begins with its length and its reference count, then the random number | `symbol` |
+//! | 8–11 | a symbol begins with its length and its reference count, then the random number, of 32 bits in 8 | `symbol` |
 //!
 //! No `jmethodID`s: they are created for each class as it is prepared, the VM never frees them, and those of unloaded classes dangle. No
 //! generation of class unloading: the VM has no synchronous event for it. The profiler thus holds nothing of the VM, and every cache is

@@ -10,8 +10,8 @@
 //!
 //! | JDK | change | handled in |
 //! |---|---|---|
-//! | 17–25 | an anchor without a pc: the return address is below its sp | `resume_at_anchor` |
-//! | 17–25 | the call wrapper is at HotSpot's `entry_frame_call_wrapper_offset` in an entry frame | `entry_frame` |
+//! | 8–25 | an anchor without a pc: the return address is below its sp | `resume_at_anchor` |
+//! | 8–25 | the call wrapper is at HotSpot's `entry_frame_call_wrapper_offset` in an entry frame | `entry_frame` |
 //! | 21 | `ContinuationEntry` is not exported: the carrier thread's frames are absent | `continuation_return` |
 
 use spanprof_signal::{DropReason, RawFrame};

@@ -5,8 +5,8 @@
 //!
 //! | JDK | change | handled in |
 //! |---|---|---|
-//! | 17–25 | a PcDesc has 16 bytes: the end of its range, then its scope | `PC_DESC_BYTES` |
-//! | 17–25 | a scope is its caller's offset, method index + 1 and bytecode index + 1 | `decode_scopes` |
+//! | 8–25 | a PcDesc has 16 bytes: the end of its range, then its scope | `PC_DESC_BYTES` |
+//! | 8–25 | a scope is its caller's offset, method index + 1 and bytecode index + 1 | `decode_scopes` |
 //! | after 8, by 11 | the scopes begin at an address instead of an offset | `NmethodTables::of` |
 //! | 20 | UNSIGNED5 excludes the byte 0 | `Unsigned5Reader::base` |
 //! | 23 | the tables are in separately allocated memory, in the order PcDescs, scopes | `NmethodTables::of` |

@@ -7,8 +7,8 @@
 //!
 //! | JDK | change | handled in |
 //! |---|---|---|
-//! | 17–25 | i2c and c2i adapters share the blob `I2C/C2I adapters` | `is_c2i_adapter`, by its instructions |
-//! | 17–25 | the stub of a poll begins with a word for the return address, which it takes from `JavaThread::_saved_exception_pc` | `polled_at` |
+//! | 8–25 | i2c and c2i adapters share the blob `I2C/C2I adapters` | `is_c2i_adapter`, by its instructions |
+//! | 8–25 | the stub of a poll in a loop begins with a word for the return address, which it takes from `JavaThread::_saved_exception_pc` | `polled_at` |
 //! | 17 | c2i adapters pop the return address before they store the sender sp; others store it first | `STORES_SENDER_SP` in `instructions` |
 //! | 25 | runtime stubs of C1 are named `C1 Runtime …_blob`; in 21 `… Runtime1 stub` | `methods::stub` |
 //! | collectors with entry barriers | the barrier stub pushes a cookie between frame pointer and return address | `ENTRY_COOKIE` |

@@ -18,7 +18,7 @@ const MAX_STACK_BYTES: usize = 64 << 20;
 const DEFAULT_STACK_BYTES: usize = 8 << 20;
 /// Upper bound of steps per walk.
 const MAX_STEPS: usize = 4096;
-/// `_thread_in_native` and `_thread_blocked` (`hotspot/share/utilities/globalDefinitions.hpp`, JDK 17 to 25).
+/// `_thread_in_native` and `_thread_blocked` (`hotspot/share/utilities/globalDefinitions.hpp`, JDK 8 to 25).
 const NATIVE_OR_BLOCKED: [i32; 2] = [4, 10];
 const STACK_PREFETCH_BYTES: usize = 512;
 
