@@ -4,7 +4,9 @@ from __future__ import annotations
 
 PROGRAM = """
 import asyncio, asyncio.locks, concurrent.futures.thread, copy, inspect, multiprocessing, multiprocessing.spawn, os, pickle, queue, signal
-import socket, subprocess, sys, threading, typing
+import socket, subprocess, sys, threading, types, typing
+
+LAZY = getattr(types, "LazyImportType", None)  # Since 3.15: the first use of such a name replaces it by the module.
 
 def attributes():
     found = {}
@@ -12,7 +14,7 @@ def attributes():
         spec = getattr(module, "__spec__", None)
         if name.partition(".")[0] in sys.stdlib_module_names and spec is not None:
             owners = [module, *(value for value in vars(module).values() if type(value) is type and value.__module__ == name)]
-            found.update({(owner, key): value for owner in owners for key, value in list(vars(owner).items())})
+            found.update({(owner, key): value for owner in owners for key, value in list(vars(owner).items()) if type(value) is not LAZY})
     return found
 
 def outcome(function, *arguments):
