@@ -1,5 +1,5 @@
 //! Groups of the VM's internal threads by name; the kernel stores 15 characters of each (`hotspot/share/gc`,
-//! `hotspot/share/compiler`, JDK 17 to 25). Their stacks end in one frame per group, for any number of threads.
+//! `hotspot/share/compiler`, JDK 8 to 25). Their stacks end in one frame per group, for any number of threads.
 
 const GROUPS: [(&str, &[&str]); 2] = [
     ("JIT compiler", &["C1 CompilerThre", "C2 CompilerThre", "JVMCI CompilerT", "JVMCI-native Co"]),
@@ -7,7 +7,13 @@ const GROUPS: [(&str, &[&str]); 2] = [
         "GC",
         &[
             "GC Thread#",
+            "GC task thread#",
+            "Gang worker#",
             "ParGC Thread#",
+            "CMS ",
+            "Concurrent Mark",
+            "G1 Concurrent R",
+            "G1 Main Concurr",
             "G1 Conc#",
             "G1 Main Marker",
             "G1 Refine#",
@@ -41,6 +47,18 @@ mod tests {
         }
         for name in ["GC Thread#11", "G1 Conc#0", "ZWorkerYoung#3", "ZDriverMajor", "Shenandoah GC T", "ParGC Thread#1"]
         {
+            assert_eq!(of(name), Some("GC"), "{name}");
+        }
+        // Parallel, G1 and CMS of Java 8, CMS of 11.
+        let old = [
+            "GC task thread#",
+            "Gang worker#0 (",
+            "G1 Concurrent R",
+            "G1 Main Concurr",
+            "Concurrent Mark",
+            "CMS Main Thread",
+        ];
+        for name in old {
             assert_eq!(of(name), Some("GC"), "{name}");
         }
         assert_eq!(["VM Thread", "main", "GCounter"].map(of), [None; 3]);
