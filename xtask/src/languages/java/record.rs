@@ -36,13 +36,14 @@ static PROGRAMS: [ShapeProgram; 14] = [
     program("interpreted", &["exclude interpreted", "dontinline interpretedCaller"]),
     program("interpreter_entry", &["exclude interpreterEntry", "dontinline interpreterEntryCaller"]),
     program("stub", &["dontinline stub", "dontinline stubCaller"]),
-    ShapeProgram { since: 17, ..program("adapter", &["exclude adapter", "dontinline adapterCaller"]) },
-    ShapeProgram { since: 11, ..program("native_leaf", &["dontinline nativeLeaf"]) },
+    program("adapter", &["exclude adapter", "dontinline adapterCaller"]),
+    program("native_leaf", &["dontinline nativeLeaf"]),
     program("upcall", &["dontinline compiled", "dontinline compiledCaller"]),
     program("exception", &["dontinline exception", "dontinline exceptionCaller"]),
     ShapeProgram {
         // Otherwise the compiler replaces faults that occur often by a check.
         options: &["-XX:-OmitStackTraceInFastThrow", "-XX:TieredStopAtLevel=1"],
+        // Up to 11 the VM's fault handler lets no sample interrupt it.
         since: 17,
         ..program("fault", &["dontinline fault", "dontinline faultCaller"])
     },
