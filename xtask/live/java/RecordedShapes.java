@@ -221,6 +221,15 @@ public final class RecordedShapes {
         }
     }
 
+    /** Loads the derived class when it is used itself: the verifier would load it with the class of the round. */
+    public static final class DeoptFactory {
+        private DeoptFactory() {}
+
+        static DeoptBase derived() {
+            return new DeoptDerived();
+        }
+    }
+
     /** Loaded once per round. */
     public static final class DeoptRound implements Runnable {
         private static final int WARM_UP = 20_000;
@@ -236,7 +245,7 @@ public final class RecordedShapes {
 
         void deoptimization(int n) {
             if (isLast) {
-                base = new DeoptDerived();
+                base = DeoptFactory.derived();
                 long sum = n;
                 for (int i = 0; i < 300; i++) {
                     sum += compiledCaller(i);

@@ -6,7 +6,7 @@
 //!
 //! | JDK | change | handled in |
 //! |---|---|---|
-//! | 17–25 | a deoptimized caller returns to the deopt handler; its pc is in the frame at `_orig_pc_offset` | `step_uncached` |
+//! | 8–25 | a deoptimized caller returns to the deopt handler; its pc is in the frame at `_orig_pc_offset` | `step_uncached` |
 //! | 8–25 | to-interpreter stubs of compiled callers: `mov rbx, method; jmp` | `is_to_interpreter_stub` |
 //! | 21–25 | frames below a continuation may be in heap stack chunks | `BlobKind::ContinuationStub` |
 //! | 8 | mathematical functions keep words on top of the frame | `stack_pointer::temporary_bytes` |

@@ -49,7 +49,6 @@ static PROGRAMS: [ShapeProgram; 14] = [
     },
     ShapeProgram {
         options: &["-Xbatch"],
-        since: 17,
         ..program("deoptimization", &["dontinline deoptimization", "dontinline compiled", "dontinline compiledCaller"])
     },
     program("osr", &["dontinline osr"]),
