@@ -153,7 +153,8 @@ impl InterruptedThread<'_> {
 
     /// Calls V8's own walk, which also returns the VM state.
     fn sample_by_v8(&self, registers: &StackRegisters, frames: &mut [usize]) -> SampleInfo {
-        let state = RegisterState { pc: registers.pc, sp: registers.sp, fp: registers.fp, lr: 0, callee_saved: 0 };
+        let state =
+            RegisterState { pc: registers.pc, sp: registers.sp, fp: registers.fp, lr: registers.link, callee_saved: 0 };
         let mut info = SampleInfo::default();
         let isolate = self.thread.isolate.load(Ordering::Relaxed);
         if isolate == 0 {
@@ -321,11 +322,13 @@ fn registers(context: &libc::ucontext_t) -> StackRegisters {
         pc: registers[libc::REG_RIP as usize] as usize,
         sp: registers[libc::REG_RSP as usize] as usize,
         fp: registers[libc::REG_RBP as usize] as usize,
+        link: 0,
     }
 }
 
 #[cfg(target_arch = "aarch64")]
 fn registers(context: &libc::ucontext_t) -> StackRegisters {
     let registers = &context.uc_mcontext;
-    StackRegisters { pc: registers.pc as usize, sp: registers.sp as usize, fp: registers.regs[29] as usize }
+    let [fp, link] = [29, 30].map(|number| registers.regs[number] as usize);
+    StackRegisters { pc: registers.pc as usize, sp: registers.sp as usize, fp, link }
 }

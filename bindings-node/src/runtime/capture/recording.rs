@@ -17,7 +17,7 @@ pub static RECORDER: Recorder = Recorder::new();
 static THREAD: AtomicUsize = AtomicUsize::new(0);
 /// Names of the numbers of a recording: registers, tables that are one number, and the ring position at which its frames are
 /// resolved.
-pub const REGISTER_NAMES: [&str; 3] = ["pc", "sp", "fp"];
+pub const REGISTER_NAMES: [&str; 4] = ["pc", "sp", "fp", "link"];
 pub const TABLE_NAMES: [&str; 9] = [
     "remapped_builtins",
     "root",
@@ -76,7 +76,7 @@ pub fn record<T: WalkedThread>(
         context.unwrap_or(0),
     ];
     let mut numbers = [0; REGISTER_NAMES.len() + TABLE_NAMES.len() + 1];
-    let registers = [registers.pc, registers.sp, registers.fp].map(|word| word as u64);
+    let registers = [registers.pc, registers.sp, registers.fp, registers.link].map(|word| word as u64);
     let position = RingPosition::now().head;
     for (slot, number) in numbers.iter_mut().zip(registers.into_iter().chain(tables).chain([position])) {
         *slot = number;

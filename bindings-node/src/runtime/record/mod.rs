@@ -2,8 +2,7 @@
 
 pub mod recorded_shape;
 pub mod replay;
-// The recordings are from x86-64, where the walk also reads instructions.
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod replay_tests;
 #[cfg(feature = "record-stacks")]
 mod writer;

@@ -101,7 +101,13 @@ impl RecordedV8Walk {
         let fast_call = [pc? as isize, fp? as isize];
         let activity = ACTIVITIES.get(table(ACTIVITY)?).ok_or(ACTIVITY)?;
         Ok(Self {
-            registers: StackRegisters { pc: register("pc")?, sp: register("sp")?, fp: register("fp")? },
+            registers: StackRegisters {
+                pc: register("pc")?,
+                sp: register("sp")?,
+                fp: register("fp")?,
+                // Recordings of x86-64 lack it.
+                link: register("link").unwrap_or(0),
+            },
             builtin_ranges: OwnedBuiltinRanges {
                 interpreter: ranges(INTERPRETER)?,
                 hidden: ranges(HIDDEN)?,

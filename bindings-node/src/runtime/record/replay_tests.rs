@@ -1,5 +1,6 @@
-//! Replays the stacks of `tests/recorded`, which `cargo xtask live node --record` recorded: as they are, with memory that is cut
-//! or has a hole, and with words and registers changed at random.
+//! Replays the stacks of this processor in `tests/recorded`, which `cargo xtask live node --record` recorded, and for arm64
+//! `cargo xtask live platforms --record`: as they are, with memory that is cut or has a hole, and with words and registers changed
+//! at random.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -16,19 +17,24 @@ use super::replay::{RecordedV8Walk, MAX_FRAMES};
 use crate::runtime::code::synthetic_names;
 use crate::runtime::v8::node_versions::MEASURED;
 use crate::runtime::walk::frame_pointers::MAX_FRAME_POINTERS;
-use crate::runtime::walk::frameless::frameless_return_offset;
+use crate::runtime::walk::frameless::frameless_return;
 use crate::runtime::walk::native_code::{walk_native, StackRegisters};
 
 /// Two words of each frame pointer, two slots and a map of an interpreted frame; fewer than 16 for the leaf.
 const MAX_READS: usize = 5 * MAX_FRAME_POINTERS + 16;
 
-/// Every recorded stack and its path.
-static RECORDED: LazyLock<Vec<(PathBuf, RecordedStack)>> =
-    LazyLock::new(|| RecordedStack::read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded")).unwrap());
+/// Every recorded stack of this processor, and its path.
+static RECORDED: LazyLock<Vec<(PathBuf, RecordedStack)>> = LazyLock::new(|| {
+    let processor = if cfg!(target_arch = "x86_64") { "x64" } else { "arm64" };
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded").join(processor);
+    RecordedStack::read_all(&directory).unwrap()
+});
 
 #[test]
 fn every_shape_is_recorded_for_each_major() {
-    let all = || MEASURED.iter().flat_map(|node| SHAPES.iter().map(|shape| (node.major.to_string(), shape.name)));
+    // On arm64 only the Node.js of the cell `node-arm64` is recorded.
+    let majors = || MEASURED.iter().map(|node| node.major).filter(|major| cfg!(target_arch = "x86_64") || *major == 24);
+    let all = || majors().flat_map(|major| SHAPES.iter().map(move |shape| (major.to_string(), shape.name)));
     let mut missing: Vec<_> = all().collect();
     for (path, stack) in RECORDED.iter() {
         let directory = path.parent().and_then(Path::file_name).unwrap().to_str().unwrap();
@@ -68,7 +74,7 @@ fn a_recording_has_the_functions_and_the_leaf_of_its_shape() {
         let walk = recorded.prepared(&memory, &map);
         let is_builtin = recorded.builtin_ranges.builtins.contains((leaf.code + leaf.at) as usize);
         let is_v8 = walk.is_v8((leaf.code + leaf.at) as usize);
-        let has_frame = frameless_return_offset(&memory, recorded.registers.pc).is_none();
+        let has_frame = frameless_return(&memory, &recorded.registers).is_none();
         let is_of_shape = match shape.leaf {
             Some(LeafCode::Native) => leaf.native_pc().is_some(),
             Some(LeafCode::Bytecode) => leaf.native_pc().is_none() && !is_v8,
@@ -128,7 +134,8 @@ fn a_chain_that_leads_back_to_itself_or_the_leaf_ends_within_the_bounds() {
 
 #[test]
 fn code_without_a_frame_that_the_interpreter_called_adds_no_frame_of_the_interpreter() {
-    const RETURN: usize = 0xc300;
+    // The word that the walk reads first: with the instruction before, and two instructions.
+    let (start, word) = if cfg!(target_arch = "x86_64") { (1, 0xc300) } else { (0, 0xd65f_03c0) };
     for (path, stack) in RECORDED.iter().filter(|(_, stack)| stack.shape == "interpreted") {
         let mut recorded = RecordedV8Walk::of(stack).unwrap();
         // In the first walk of a process.
@@ -136,8 +143,9 @@ fn code_without_a_frame_that_the_interpreter_called_adds_no_frame_of_the_interpr
         let ((low, high), (handler, _)) = (recorded.builtin_ranges.interpreter[0], recorded.builtin_ranges.hidden[0]);
         recorded.registers.pc = handler;
         let mut memory = stack.memory();
-        memory.set(handler as u64 - 1, RETURN as u64);
+        memory.set(handler as u64 - start, word);
         memory.set(recorded.registers.sp as u64, (low + high) as u64 / 2);
+        recorded.registers.link = (low + high) / 2;
         let frames = check(&recorded, &memory, MAX_FRAMES).unwrap();
         assert!(stack.raw_frames().ends_with(&frames) && !frames.is_empty(), "{}: {frames:x?}", path.display());
     }
@@ -173,7 +181,7 @@ fn an_endless_chain_of_hidden_frames_ends_within_the_bounds() {
     let (_, stack) = &RECORDED[0];
     let mut recorded = RecordedV8Walk::of(stack).unwrap();
     let (return_to, _) = recorded.builtin_ranges.hidden[0];
-    recorded.registers = StackRegisters { pc: return_to, sp: 1 << 20, fp: 1 << 20 };
+    recorded.registers = StackRegisters { pc: return_to, sp: 1 << 20, fp: 1 << 20, link: 0 };
     let frames = check(&recorded, &EndlessChain { return_to }, MAX_FRAMES).unwrap();
     assert_eq!(frames, []);
 }
@@ -182,7 +190,7 @@ fn an_endless_chain_of_hidden_frames_ends_within_the_bounds() {
 fn an_endless_chain_of_native_frames_ends_at_the_depth_limit() {
     for depth in [0, 1, 2, MAX_FRAMES] {
         let memory = ReadCounter { memory: EndlessChain { return_to: 1 << 16 }, reads: Cell::new(0) };
-        let registers = StackRegisters { pc: 1 << 16, sp: 1 << 20, fp: 1 << 20 };
+        let registers = StackRegisters { pc: 1 << 16, sp: 1 << 20, fp: 1 << 20, link: 0 };
         let mut frames = vec![RawFrame::default(); depth];
         let mut stack = RawStack::new(&mut frames);
         walk_native(&memory, &registers, None, &mut stack);
@@ -278,8 +286,9 @@ proptest! {
             let word = &mut stack.words[at.index(original.len())];
             word.value = change.apply(word.value, &original);
         }
+        let count = stack.registers.len();
         for (at, change) in &registers {
-            let register = stack.registers.values_mut().nth(at.index(3)).unwrap();
+            let register = stack.registers.values_mut().nth(at.index(count)).unwrap();
             *register = change.apply(*register, &original);
         }
         let memory = match cut {

@@ -15,7 +15,7 @@ use crate::runtime::code::code_map::{CodeMap, OF_PROCESS};
 use crate::runtime::code::code_object::CodeKind;
 use crate::runtime::code::event_queue;
 use crate::runtime::code::synthetic_names;
-use crate::runtime::walk::frameless::frameless_return_offset;
+use crate::runtime::walk::frameless::frameless_return;
 use crate::runtime::walk::js_thread::{self, EmbeddedBuiltins, JsThread};
 
 /// A recorded walk.
@@ -60,12 +60,12 @@ pub fn take_recording(env: &Env, shape: String) -> Result<Option<Recording>> {
     stack.tables.insert(replay::ACTIVITY.to_owned(), activity.unwrap_or(0) as u64);
     add_ranges(&mut stack, thread()?)?;
     let leaf = raw_frames.first().and_then(|leaf| leaf_code(&map, *leaf, position));
-    let pc = stack.registers.get("pc").map_or(0, |pc| *pc as usize);
-    let leaf = match frameless_return_offset(&stack.memory(), pc) {
+    let recorded = RecordedV8Walk::of(&stack).map_err(failed)?;
+    let leaf = match frameless_return(&stack.memory(), &recorded.registers) {
         Some(_) if leaf == Some(LeafCode::Optimized) => Some(LeafCode::Frameless),
         _ => leaf,
     };
-    let is_as_requested = RecordedV8Walk::of(&stack).map_err(failed)?.walk(&stack.memory()).frames == raw_frames
+    let is_as_requested = recorded.walk(&stack.memory()).frames == raw_frames
         && (shape.leaf.is_none() || shape.leaf == leaf)
         && shape.is_named(stack.frames.iter().map(|frame| frame.name.as_str()));
     let fixture = stack.to_json().map_err(|error| failed(error.to_string()))?;
@@ -104,12 +104,13 @@ fn leaf_code(map: &CodeMap, leaf: RawFrame, position: u64) -> Option<LeafCode> {
     }
 }
 
-/// Adds the ranges of code, of builtins only those that contain the program counter or a word.
+/// Adds the ranges of code, of builtins only those that contain the program counter, the link register or a word.
 fn add_ranges(stack: &mut RecordedStack, thread: &JsThread) -> Result<()> {
     let ranges = js_thread::builtin_ranges().ok_or_else(|| failed("no builtins are known"))?;
     let remapped = stack.tables.get("remapped_builtins").map_or(0, |start| *start as usize);
     let EmbeddedBuiltins { start, len } = ranges.builtins;
-    let addresses = stack.words.iter().map(|word| word.value).chain(stack.registers.get("pc").copied());
+    let registers = ["pc", "link"].iter().filter_map(|name| stack.registers.get(*name).copied());
+    let addresses = stack.words.iter().map(|word| word.value).chain(registers);
     let addresses: Vec<usize> =
         addresses.map(|address| ranges.builtins.canonical_address(address as usize, remapped)).collect();
     let is_reached = |range: &&(usize, usize)| addresses.iter().any(|address| (range.0..range.1).contains(address));

@@ -11,8 +11,8 @@
 //! # Changes in V8
 //! Upstream: `src/execution/frame-constants.h` (`CommonFrameConstants`, `InterpreterFrameConstants`),
 //! `src/builtins/x64/builtins-x64.cc` (`Generate_InterpreterEntryTrampoline`), prologues in
-//! `src/compiler/backend/x64/code-generator-x64.cc` and `src/baseline/x64/baseline-compiler-x64-inl.h`. Compared with recorded
-//! stacks (`tests/recorded`); the version is that of V8, with the Node.js that contains it.
+//! `src/compiler/backend/x64/code-generator-x64.cc` and `src/baseline/x64/baseline-compiler-x64-inl.h`, and their counterparts
+//! for arm64. Compared with recorded stacks (`tests/recorded`); the version is that of V8, with the Node.js that contains it.
 //!
 //! | version | change | handled in |
 //! |---|---|---|
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use spanprof_signal::{Memory, RawFrame, RawStack};
 use spanprof_unwind::{return_address, Walk, WalkEnd};
 
-use super::frameless::{call_before, frameless_return_offset, sets_up_frame, CallTarget};
+use super::frameless::{call_before, frameless_return, sets_up_frame, CallTarget};
 use super::js_thread::{contains, BuiltinRanges};
 use super::native_code::{NativeUnwinding, StackRegisters, MAX_FRAME_BYTES, PAGE};
 
@@ -171,7 +171,7 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
         activity: Option<RawFrame>,
         stack: &mut RawStack<'_>,
     ) -> V8WalkOutcome {
-        let StackRegisters { pc, sp, mut fp } = *registers;
+        let StackRegisters { pc, sp, mut fp, .. } = *registers;
         let mut outcome = V8WalkOutcome::default();
         let mut pc = self.canonical(pc);
         let mut low = sp;
@@ -179,7 +179,7 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
         let mut unwinding = None;
         if self.is_v8(pc) {
             outcome.has_v8 = true;
-            if !self.push_leaf(pc, sp, fp, stack) {
+            if !self.push_leaf(pc, registers, stack) {
                 return outcome;
             }
         } else if stack.push(RawFrame::native(pc as u64)) {
@@ -282,8 +282,10 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
             && fp.wrapping_sub(low) <= MAX_FRAME_BYTES
     }
 
-    /// Pushes the interrupted frame, in code of V8. Also pushes its caller where the frame is not yet, or no longer, set up.
-    fn push_leaf(&self, pc: usize, sp: usize, fp: usize, stack: &mut RawStack<'_>) -> bool {
+    /// Pushes the interrupted frame, in code of V8 at the canonical address `pc`. Also pushes its caller where the frame is not yet, or no
+    /// longer, set up.
+    fn push_leaf(&self, pc: usize, registers: &StackRegisters, stack: &mut RawStack<'_>) -> bool {
+        let StackRegisters { sp, fp, link, .. } = *registers;
         if self.is_interpreter(pc) {
             return self.checked_bytecode_address(fp).is_none_or(|at| stack.push(code_frame(at)));
         }
@@ -291,21 +293,39 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
         if !hidden && !stack.push(code_frame(pc)) {
             return false;
         }
+        let return_to = frameless_return(&self.memory, registers);
         // Frameless code called by an interpreted function.
-        if let Some(at) = self
-            .checked_bytecode_address(fp)
-            .filter(|_| !self.thread.has_code(pc) || frameless_return_offset(&self.memory, pc).is_some())
+        if let Some(at) = self.checked_bytecode_address(fp).filter(|_| !self.thread.has_code(pc) || return_to.is_some())
         {
             return stack.push(code_frame(at));
         }
-        let caller = frameless_return_offset(&self.memory, pc).map(|offset| self.word(sp.wrapping_add(offset)));
-        match caller {
+        match return_to {
             Some(caller) => {
                 let caller = caller.map(|caller| self.canonical(caller)).filter(|caller| self.is_v8(*caller));
                 caller.is_none_or(|caller| self.is_hidden(caller) || stack.push(code_frame(caller.wrapping_sub(1))))
             }
-            None => self.push_callers(pc, sp, fp, stack),
+            None => match self.linked_caller(pc, fp, link) {
+                Some(caller) if !self.is_hidden(caller) && !stack.push(code_frame(caller.wrapping_sub(1))) => false,
+                Some(caller) => self.push_callers(caller, sp, fp, stack),
+                None => self.push_callers(pc, sp, fp, stack),
+            },
         }
+    }
+
+    /// The return address in the link register, of a builtin without a frame that has called no other code. A builtin with a frame has
+    /// the register's value in its frame until it calls other code, then an address of its own in the register.
+    fn linked_caller(&self, pc: usize, fp: usize, link: usize) -> Option<usize> {
+        let start = (link != 0).then(|| self.tables.builtin_ranges.start_of(pc)).flatten()?;
+        let (caller, _) = self.call_before(link, start)?;
+        let in_frame = self.canonical(self.word(fp.wrapping_add(8))?);
+        (in_frame != caller && self.tables.builtin_ranges.start_of(caller) != Some(start)).then_some(caller)
+    }
+
+    /// The canonical address of this return address, if it is behind a call in V8's code, and whether that calls the builtin at `start`.
+    fn call_before(&self, return_to: usize, start: usize) -> Option<(usize, bool)> {
+        let (caller, return_to) = (self.canonical(return_to), return_address(return_to as u64) as usize);
+        let call = self.is_v8(caller).then(|| call_before(&self.memory, return_to, self.tables.root)).flatten()?;
+        Some((caller, matches!(call, CallTarget::Address(target) if self.canonical(target) == start)))
     }
 
     /// Pushes the caller of a builtin that has no frame at `pc`, where `sp` is the stack pointer and `fp` the frame pointer.
@@ -324,13 +344,7 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
     /// frame at `fp`, and where that cannot be told.
     fn frameless_caller(&self, pc: usize, sp: usize, fp: usize) -> Option<(usize, usize)> {
         let start = self.tables.builtin_ranges.start_of(pc)?;
-        let call_at = |address: usize| {
-            let return_to = self.word(address)?;
-            let caller = self.canonical(return_to);
-            let call = self.is_v8(caller).then(|| call_before(&self.memory, return_to, self.tables.root)).flatten()?;
-            let is_of_this = matches!(call, CallTarget::Address(target) if self.canonical(target) == start);
-            Some((caller, is_of_this))
-        };
+        let call_at = |address: usize| self.call_before(self.word(address)?, start);
         let slots = (0..MAX_PUSHED_WORDS).map(|index| sp.wrapping_add(8 * index)).take_while(|slot| *slot != fp);
         let (slot, (caller, is_of_this)) = slots.filter_map(|slot| Some((slot, call_at(slot)?))).next()?;
         let has_frame = call_at(fp.wrapping_add(8)).is_some_and(|(_, is_of_this)| is_of_this);

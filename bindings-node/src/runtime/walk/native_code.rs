@@ -16,14 +16,17 @@ pub struct StackRegisters {
     pub pc: usize,
     pub sp: usize,
     pub fp: usize,
+    /// x30 on arm64, which has the return address of code without a frame; 0 on x86-64.
+    pub link: usize,
 }
 
 impl StackRegisters {
     /// The registers of the caller, outside handlers.
     #[inline(always)]
     pub fn here() -> Self {
-        let Registers { pc, stack_pointer, frame_pointer, .. } = Registers::here();
-        Self { pc: pc as usize, sp: stack_pointer as usize, fp: frame_pointer.unwrap_or(0) as usize }
+        let Registers { pc, stack_pointer, frame_pointer, link } = Registers::here();
+        let [fp, link] = [frame_pointer, link].map(|register| register.unwrap_or(0) as usize);
+        Self { pc: pc as usize, sp: stack_pointer as usize, fp, link }
     }
 }
 
@@ -76,7 +79,7 @@ pub fn walk_native(
 }
 
 fn walk_native_frame_pointers(memory: &impl Memory, registers: &StackRegisters, stack: &mut RawStack<'_>) {
-    let StackRegisters { pc, sp, mut fp } = *registers;
+    let StackRegisters { pc, sp, mut fp, .. } = *registers;
     let mut low = sp;
     let mut has_capacity = stack.push(RawFrame::native(pc as u64));
     while has_capacity && fp >= low && fp % 8 == 0 && fp.wrapping_sub(low) <= MAX_FRAME_BYTES {

@@ -1,45 +1,26 @@
-//! Code without a frame of its own: any code at its first instructions and at its return, and builtins, most of which set up a
-//! frame on their slow paths only. Their return address is at the stack pointer, or a few pushed words above it. Also the C
-//! functions that V8's code calls without an exit frame: V8 stores their caller in the isolate.
-//!
-//! Whether a builtin has its frame at an instruction is not recorded anywhere. It follows from calls: the word is the return
-//! address of a call of this builtin, and the frame pointer's is not.
-//!
-//! Upstream, the same from V8 10.2 (Node.js 18) to 14.6 (26): `src/compiler/frame-elider.cc`,
-//! `src/codegen/x64/macro-assembler-x64.cc` (`CallBuiltin`, `CallCFunction`), `src/execution/isolate-data.h`
-//! (`fast_c_call_caller_pc`, `fast_c_call_caller_fp`, whose offsets differ), `src/common/globals.h` (`kRootRegisterBias`).
+//! V8's code for x86-64 (`src/codegen/x64/macro-assembler-x64.cc`: `CallBuiltin`, `CallCFunction`).
 
 use spanprof_signal::Memory;
 
-/// From an isolate to the value of V8's root register, from which V8's code addresses the isolate (`kRootRegisterBias`).
-pub const ROOT_BIAS: usize = 128;
+use super::CallTarget;
+use crate::runtime::walk::native_code::StackRegisters;
+
 /// Distance between a builtin's start and an instruction up to which the setup of a frame is searched for.
-#[cfg(target_arch = "x86_64")]
 const MAX_PROLOGUE_DISTANCE: usize = 4096;
 
-/// The call instruction before a return address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "calls are not decoded on other architectures"))]
-pub enum CallTarget {
-    Address(usize),
-    /// In a register or an object.
-    Unknown,
-}
-
-/// Offset of the return address from the stack pointer when the code at `pc` has no frame: at its first instructions
-/// (`push rbp; mov rbp, rsp`) or at its `ret`.
-#[cfg(target_arch = "x86_64")]
-pub fn frameless_return_offset(memory: &impl Memory, pc: usize) -> Option<usize> {
-    let bytes = memory.word(pc.checked_sub(1)?)?.to_le_bytes();
-    match bytes {
-        [_, 0x55, 0x48, 0x89, 0xe5, ..] | [_, 0x55, 0x48, 0x8b, 0xec, ..] | [_, 0xc3, ..] | [_, 0xc2, ..] => Some(0),
-        [0x55, 0x48, 0x89, 0xe5, ..] | [0x55, 0x48, 0x8b, 0xec, ..] => Some(8),
-        _ => None,
-    }
+/// The return address where the interrupted code has no frame: at its first instructions (`push rbp; mov rbp, rsp`) or at its
+/// `ret`. The inner value is `None` where the address is unreadable.
+pub fn frameless_return(memory: &impl Memory, registers: &StackRegisters) -> Option<Option<usize>> {
+    let bytes = memory.word(registers.pc.checked_sub(1)?)?.to_le_bytes();
+    let offset = match bytes {
+        [_, 0x55, 0x48, 0x89, 0xe5, ..] | [_, 0x55, 0x48, 0x8b, 0xec, ..] | [_, 0xc3, ..] | [_, 0xc2, ..] => 0,
+        [0x55, 0x48, 0x89, 0xe5, ..] | [0x55, 0x48, 0x8b, 0xec, ..] => 8,
+        _ => return None,
+    };
+    Some(memory.word(registers.sp.wrapping_add(offset)))
 }
 
 /// The call that ends at `return_address`; `None` where no call does. `root`: the value of V8's root register, 0 if unknown.
-#[cfg(target_arch = "x86_64")]
 pub fn call_before(memory: &impl Memory, return_address: usize, root: usize) -> Option<CallTarget> {
     let bytes = memory.word(return_address.checked_sub(8)?)?.to_le_bytes();
     let entry = |offset: i32| {
@@ -73,7 +54,6 @@ pub fn call_before(memory: &impl Memory, return_address: usize, root: usize) -> 
 }
 
 /// Whether the code from `start` to `pc` sets up a frame anywhere, or is too long to tell.
-#[cfg(target_arch = "x86_64")]
 pub fn sets_up_frame(memory: &impl Memory, start: usize, pc: usize) -> bool {
     if pc.wrapping_sub(start) > MAX_PROLOGUE_DISTANCE {
         return true;
@@ -87,7 +67,6 @@ pub fn sets_up_frame(memory: &impl Memory, start: usize, pc: usize) -> bool {
 
 /// Offsets from the root register at which V8's code stores the program counter and the frame pointer of a call of a C function:
 /// `mov [r13 + offset], r10; mov [r13 + offset], rbp`. Not for handlers: searches the code from `start` on.
-#[cfg(target_arch = "x86_64")]
 pub fn fast_call_offsets(memory: &impl Memory, start: usize, len: usize) -> Option<[isize; 2]> {
     /// The first builtins write barriers, which call C functions.
     const MAX_SEARCHED: usize = 64 << 10;
@@ -110,29 +89,7 @@ pub fn fast_call_offsets(memory: &impl Memory, start: usize, len: usize) -> Opti
     })
 }
 
-// On this architecture the return address is in the link register, which is not read.
-
-#[cfg(target_arch = "aarch64")]
-pub fn frameless_return_offset(_memory: &impl Memory, _pc: usize) -> Option<usize> {
-    None
-}
-
-#[cfg(target_arch = "aarch64")]
-pub fn call_before(_memory: &impl Memory, _return_address: usize, _root: usize) -> Option<CallTarget> {
-    None
-}
-
-#[cfg(target_arch = "aarch64")]
-pub fn sets_up_frame(_memory: &impl Memory, _start: usize, _pc: usize) -> bool {
-    true
-}
-
-#[cfg(target_arch = "aarch64")]
-pub fn fast_call_offsets(_memory: &impl Memory, _start: usize, _len: usize) -> Option<[isize; 2]> {
-    None
-}
-
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use spanprof_signal::ProcessMemory;
@@ -140,11 +97,12 @@ mod tests {
     #[test]
     fn a_return_address_is_found_before_the_frame_is_set_up_and_at_the_return() {
         let code: [u8; 16] = [0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0xc3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let return_offset = |offset: usize| frameless_return_offset(&ProcessMemory, code.as_ptr() as usize + offset);
-        assert_eq!(
-            [return_offset(1), return_offset(2), return_offset(5), return_offset(6)],
-            [Some(0), Some(8), None, Some(0)]
-        );
+        let stack = [17usize, 18];
+        let return_at = |offset: usize| {
+            let (pc, sp) = (code.as_ptr() as usize + offset, stack.as_ptr() as usize);
+            frameless_return(&ProcessMemory, &StackRegisters { pc, sp, fp: 0, link: 0 })
+        };
+        assert_eq!([1, 2, 5, 6].map(return_at), [Some(Some(17)), Some(Some(18)), None, Some(Some(17))]);
     }
 
     #[test]
