@@ -53,10 +53,10 @@ pub struct LiveArguments {
     /// restarts of `python`
     #[arg(long, default_value_t = 1000)]
     pub cycles: u64,
-    /// `python`, `node` and `java`: records the stacks that the tests of the walk replay instead
+    /// `python`, `node` and `java`: records the stacks that the tests of the walk replay instead; `platforms`: those of Node.js on arm64
     #[arg(long)]
     pub record: bool,
-    /// the one shape to record of `node` and `java`
+    /// the one shape to record of `node`, `java` and `platforms`
     #[arg(long, value_name = "NAME")]
     pub shape: Option<String>,
     /// cells of `field`, `deploy`, `platforms` and `python` (stress, forks, cycles, suites, frameworks), languages of `faults`

@@ -98,6 +98,13 @@ pub fn dev_library(package: &str, target: Target) -> StepResult<PathBuf> {
     Ok(workspace::target().join(target.triple()).join(format!("debug/lib{name}.so")))
 }
 
+/// The library for Node.js that records stacks, as [`dev_library`].
+pub fn recording_library(target: Target) -> StepResult<PathBuf> {
+    let step = zigbuild("spanprof-node", target, &target.triple(), &workspace::target(), "")?;
+    step.args(["--features", "record-stacks"]).run()?;
+    Ok(workspace::target().join(target.triple()).join("debug/libspanprof_node.so"))
+}
+
 /// A build of a package's library by zig for a platform, named with the oldest glibc that it is linked against.
 fn zigbuild(package: &str, target: Target, with_oldest: &str, into: &Path, flags: &str) -> StepResult<ProcessStep> {
     let name = format!("build the library of {package} for {}", target.triple());

@@ -4,7 +4,7 @@ mod bench;
 mod documents;
 pub mod live;
 pub mod package;
-mod record;
+pub mod record;
 pub mod runtimes;
 pub mod suite;
 

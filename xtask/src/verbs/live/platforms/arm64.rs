@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::{node_directory, profiles_in, script, shows_function, unit_tests};
+use crate::arguments::LiveArguments;
 use crate::artifact::{self, copy};
-use crate::languages::java;
-use crate::step::{on_path, ProcessStep, StepResult};
+use crate::languages::{java, node};
+use crate::step::{all_passed, on_path, ProcessStep, StepResult};
 use crate::target::Target;
 use crate::{debian_root, git, interpreters, scratch, workspace};
 
@@ -74,14 +75,26 @@ pub fn python_package(directory: &Path) -> StepResult {
 }
 
 pub fn node() -> StepResult {
-    let root = root_directory()?;
     let directory = node_directory(&workspace::target().join("platforms/node-arm64"), Target::Arm64)?;
     // The emulator does not start child processes for another processor.
-    emulated("first run of Node.js on arm64", &root, &root.join("opt/node/bin/node"))?
-        .args(["first_run.mjs", "alone"])
-        .in_directory(&directory)
-        .run()?;
+    emulated_node("first run of Node.js on arm64")?.args(["first_run.mjs", "alone"]).in_directory(&directory).run()?;
     shows_function(&profiles_in(&directory)?, "anonymous")
+}
+
+/// Records the stacks of Node.js that its unit tests replay.
+pub fn record(arguments: &LiveArguments) -> StepResult {
+    let directory = node_directory(&workspace::target().join("platforms/node-arm64"), Target::Arm64)?;
+    let modules = directory.join("node_modules");
+    copy(
+        &artifact::recording_library(Target::Arm64)?,
+        &modules.join(Target::Arm64.npm_package()).join("spanprof.node"),
+    )?;
+    all_passed("live platforms --record", &node::record::record(arguments, Target::Arm64, 24, &modules, emulated_node))
+}
+
+fn emulated_node(name: &str) -> StepResult<ProcessStep> {
+    let root = root_directory()?;
+    emulated(name, &root, &root.join("opt/node/bin/node"))
 }
 
 /// On Java 17, and on 21 with authentication codes in return addresses, which the emulated processor has.

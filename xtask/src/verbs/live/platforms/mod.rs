@@ -56,6 +56,9 @@ const ON_A_KERNEL: &[Shown] = &[
 ];
 
 pub fn run(arguments: &LiveArguments) -> StepResult {
+    if arguments.record {
+        return arm64::record(arguments);
+    }
     let mut failed = Vec::new();
     for Cell { name, run, .. } in CELLS.iter().filter(|cell| arguments.has_cell(cell.name)) {
         println!("── platforms {name}");
