@@ -1,5 +1,5 @@
-"""Checks the profiles of `threads.py` in a directory: each of the thirty threads has CPU time under its label, and most of
-it is in the function `work`."""
+"""Checks the profiles of `threads.py` or `threads.js` in a directory: each of the threads, whose number is the second argument, has
+CPU time under its label, and most of it is in the function `work`."""
 
 import pathlib
 import sys
@@ -8,7 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "bindings-python/test
 
 from pprof_reader import read_profile  # noqa: E402
 
-THREADS = [str(number) for number in range(30)]
+THREADS = [str(number) for number in range(int(sys.argv[2]))]
 
 spent, in_work = {}, 0
 for path in pathlib.Path(sys.argv[1]).rglob("*.pb.gz"):

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{node_directory, profiles_in, script, shows_function, unit_tests};
+use super::{node_directory, profiles_in, script, shows_function, tests, unit_tests};
 use crate::arguments::LiveArguments;
 use crate::artifact::{self, copy};
 use crate::languages::{java, node};
@@ -11,7 +11,7 @@ use crate::target::Target;
 use crate::{debian_root, git, interpreters, scratch, workspace};
 
 /// Debian's packages in the roots.
-const PYTHON_PACKAGES: [&str; 2] = ["python3", "libstdc++6"];
+const PYTHON_PACKAGES: [&str; 4] = ["python3", "libstdc++6", "python3-yaml", "python3-pytest"];
 const ARM64_PACKAGES: [&str; 3] = ["python3", "libstdc++6", "openjdk-17-jre-headless"];
 /// The emulator.
 const QEMU: &str = "qemu-aarch64-static";
@@ -32,8 +32,16 @@ const NOT_EMULATED: [&str; 8] = [
     "the_requested_thread_responds_with_clock_signals_blocked_and_its_errno_preserved",
 ];
 
+/// The first test of `bindings-python/tests/test_conformance.py` in this process.
+const PYTHON_CONFORMANCE: &str = "import sys, test_conformance as suite
+failed = {name: result for name, result in suite.run_cases().items() if name != result}
+print(len(suite.CASES) - len(failed), 'of', len(suite.CASES), 'cases hold')
+sys.exit('\\n'.join(failed.values()) or len(suite.CASES) < 30)";
+
 pub fn rust() -> StepResult {
-    PROCESSORS.iter().try_for_each(|processor| emulated_unit_tests(Target::Arm64, processor))
+    PROCESSORS.iter().try_for_each(|processor| emulated_unit_tests(Target::Arm64, processor))?;
+    let conformance = tests("conformance in Rust on arm64", Target::Arm64)?.args(["-p", "spanprof", "--test", "it"]);
+    with_emulator(conformance, Target::Arm64, PROCESSORS[0])?.args(["--", "conformance"]).run()
 }
 
 pub fn rust_musl() -> StepResult {
@@ -43,13 +51,15 @@ pub fn rust_musl() -> StepResult {
 /// The unit tests without those of clocks and of threads of the kernel, which emulation changes.
 fn emulated_unit_tests(target: Target, processor: &str) -> StepResult {
     println!("unit tests on {processor}");
+    let tests = unit_tests(target, &["signal", "unwind", "profile", "aggregate", "config"])?;
+    with_emulator(tests, target, processor)?.arg("--").args(NOT_EMULATED.iter().flat_map(|test| ["--skip", test])).run()
+}
+
+/// Runs the tests of a step of cargo on an emulated processor.
+fn with_emulator(step: ProcessStep, target: Target, processor: &str) -> StepResult<ProcessStep> {
     let runner = format!("CARGO_TARGET_{}_RUNNER", target.triple().to_uppercase().replace('-', "_"));
-    unit_tests(target, &["signal", "unwind", "profile", "aggregate", "config"])?
-        .arg("--")
-        .args(NOT_EMULATED.iter().flat_map(|test| ["--skip", test]))
-        .env(&runner, format!("{} -L {}", emulator()?.display(), root_directory()?.display()))
-        .env("QEMU_CPU", processor)
-        .run()
+    let emulator = format!("{} -L {}", emulator()?.display(), root_directory()?.display());
+    Ok(step.env(&runner, emulator).env("QEMU_CPU", processor))
 }
 
 pub fn python() -> StepResult {
@@ -64,7 +74,11 @@ pub fn python() -> StepResult {
     shows_function(&profiles, "work")?;
     let profiles = scratch::empty("platforms/python-arm64/threads")?;
     python("threads in Python on arm64")?.arg("xtask/live/platforms/threads.py").arg(&profiles).run()?;
-    shows_threads(&profiles)
+    shows_threads(&profiles, "30")?;
+    python("conformance in Python on arm64")?
+        .env("PYTHONPATH", format!("{}:{}", site.display(), workspace::root().join("bindings-python/tests").display()))
+        .args(["-c", PYTHON_CONFORMANCE])
+        .run()
 }
 
 /// The package for Python in a directory.
@@ -78,7 +92,23 @@ pub fn node() -> StepResult {
     let directory = node_directory(&workspace::target().join("platforms/node-arm64"), Target::Arm64)?;
     // The emulator does not start child processes for another processor.
     emulated_node("first run of Node.js on arm64")?.args(["first_run.mjs", "alone"]).in_directory(&directory).run()?;
-    shows_function(&profiles_in(&directory)?, "anonymous")
+    shows_function(&profiles_in(&directory)?, "anonymous")?;
+    let profiles = scratch::empty("platforms/node-arm64-threads")?;
+    emulated_node("worker threads in Node.js on arm64")?
+        .arg("xtask/live/platforms/threads.js")
+        .arg(&profiles)
+        .arg("8")
+        .env("NODE_PATH", directory.join("node_modules"))
+        .run()?;
+    shows_threads(&profiles, "8")?;
+    let package = workspace::root().join("bindings-node");
+    let library = artifact::dev_library("spanprof-node", Target::Arm64)?;
+    copy(&library, &package.join("prebuilds").join(Target::Arm64.npm().0).join("spanprof.node"))?;
+    node::runtimes::install_locked("dependencies of the tests in Node.js", &package)?;
+    emulated_node("conformance in Node.js on arm64")?.arg(package.join("tests/conformance.test.js")).run()?;
+    // Others read memory by `process_vm_readv`.
+    let replays = with_emulator(unit_tests(Target::Arm64, &["node"])?, Target::Arm64, PROCESSORS[0])?;
+    replays.args(["--", "record::", "frameless::"]).run()
 }
 
 /// Records the stacks of Node.js that its unit tests replay.
@@ -136,14 +166,15 @@ fn emulator() -> StepResult<PathBuf> {
 }
 
 fn emulated(name: &str, root: &Path, program: &Path) -> StepResult<ProcessStep> {
-    // A library of the dev profile can take longer than the default to stop there.
-    Ok(ProcessStep::new(name, emulator()?).arg("-L").arg(root).arg(program).env("SPANPROF_STOP_TIMEOUT", "20"))
+    // A library of the dev profile can take longer than the default to stop there: beside other builds, 8 worker threads took 30 s.
+    Ok(ProcessStep::new(name, emulator()?).arg("-L").arg(root).arg(program).env("SPANPROF_STOP_TIMEOUT", "60"))
 }
 
-/// Fails unless the profiles have each of the threads of `threads.py`.
-fn shows_threads(profiles: &Path) -> StepResult {
+/// Fails unless the profiles have each of this many threads of `threads.py` or `threads.js`.
+fn shows_threads(profiles: &Path, threads: &str) -> StepResult {
     ProcessStep::new("read the profiles of threads", interpreters::preferred()?.program)
         .arg("xtask/live/platforms/check_threads.py")
         .arg(profiles)
+        .arg(threads)
         .run()
 }

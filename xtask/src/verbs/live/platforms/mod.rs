@@ -29,15 +29,19 @@ pub struct Cell {
 /// Every cell.
 pub const CELLS: [Cell; 13] = [
     Cell { name: "rust-musl", run: musl::rust, shows: &[(Runs(X64Musl), Rust, "unit tests, a program")] },
-    Cell { name: "rust-arm64", run: arm64::rust, shows: &[(Runs(Arm64), Rust, "unit tests")] },
+    Cell { name: "rust-arm64", run: arm64::rust, shows: &[(Runs(Arm64), Rust, "unit tests, conformance")] },
     Cell { name: "rust-arm64-musl", run: arm64::rust_musl, shows: &[(Runs(Arm64Musl), Rust, "unit tests")] },
     Cell { name: "node-musl", run: musl::node, shows: &[(Runs(X64Musl), Node, "24, first program")] },
     Cell {
         name: "python-arm64",
         run: arm64::python,
-        shows: &[(Runs(Arm64), Python, "3.11, first program, 30 threads")],
+        shows: &[(Runs(Arm64), Python, "3.11, first program, 30 threads, conformance")],
     },
-    Cell { name: "node-arm64", run: arm64::node, shows: &[(Runs(Arm64), Node, "24, first program")] },
+    Cell {
+        name: "node-arm64",
+        run: arm64::node,
+        shows: &[(Runs(Arm64), Node, "24, first program, 8 worker threads, conformance, recorded stacks")],
+    },
     Cell { name: "java-arm64", run: arm64::java, shows: &[(Runs(Arm64), Java, "17 and 21, first program")] },
     Cell { name: "pypy", run: declines::pypy, shows: &[(Declines, Python, "PyPy")] },
     Cell { name: "free-threaded", run: declines::free_threaded, shows: &[(Declines, Python, "free-threaded CPython")] },
@@ -79,11 +83,19 @@ pub fn short() -> StepResult {
     musl::node_on_debians_musl()
 }
 
-/// `cargo test` of crates for a platform.
+/// `cargo test` of the libraries of crates for a platform.
 fn unit_tests(target: Target, crates: &[&str]) -> StepResult<ProcessStep> {
-    Ok(artifact::cargo_with_zig(format!("unit tests for {}", target.triple()), target)?
-        .args(["test", "--locked", "--lib", "--target", &target.triple()])
+    Ok(tests(&format!("unit tests for {}", target.triple()), target)?
+        .arg("--lib")
         .args(crates.iter().flat_map(|name| ["-p".to_owned(), format!("spanprof-{name}")])))
+}
+
+/// `cargo test` for a platform.
+fn tests(name: &str, target: Target) -> StepResult<ProcessStep> {
+    Ok(artifact::cargo_with_zig(name, target)?
+        .args(["test", "--locked", "--target", &target.triple()])
+        // As for the libraries: cargo would compile the dependencies of both again and again.
+        .env("RUSTFLAGS", artifact::without_machine_paths()))
 }
 
 /// The profiles of the program that imports the package.
