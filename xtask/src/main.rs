@@ -20,7 +20,6 @@ mod interpreters;
 mod languages;
 mod linked;
 mod parallel;
-mod platforms;
 mod progress;
 mod scratch;
 mod second_attempt;

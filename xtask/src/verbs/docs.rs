@@ -1,15 +1,16 @@
 //! `cargo xtask docs`: generates the reference pages from the core's tables, builds the site and rustdoc, and executes every
 //! code block of the documents.
 
+use super::live::platforms::table;
 use super::release::sources;
 use crate::languages::{self, python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{artifact, book, documents, platforms, scratch, workspace};
+use crate::{artifact, book, documents, scratch, workspace};
 
 /// generated reference pages, the site, rustdoc, and the documents' code blocks executed
 ///
 /// The pages configuration.md, profile-types.md, statistics.md and schema.json of docs/reference come from the tables in core, api.md from core/conformance; the table of
-/// platforms in docs/start/README.md from xtask/src/platforms.rs.
+/// platforms in docs/start/README.md from the cells of `live platforms`.
 /// The site is target/book/index.html. Links and anchors must have a target, and docs/SUMMARY.md lists every page.
 /// Code blocks of README.md and docs/ run against the packages for tests; those in Java and Rust are compiled.
 #[derive(Debug, clap::Args)]
@@ -60,7 +61,7 @@ pub fn generated(check: bool) -> StepResult {
             return Err(StepFailure::new("generated pages", message).with_hint("cargo xtask docs"));
         }
     }
-    platforms::generated(check)
+    table::generated(check)
 }
 
 /// Runs the code blocks of the documents in every language.

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{node_directory, profiles_in, script, shows_function, tests, unit_tests};
+use super::{node_directory, profiles_in, python_package, script, shows_function, tests, unit_tests};
 use crate::arguments::LiveArguments;
 use crate::artifact::{self, copy};
 use crate::languages::{java, node};
 use crate::step::{all_passed, on_path, ProcessStep, StepResult};
 use crate::target::Target;
-use crate::{debian_root, git, interpreters, scratch, workspace};
+use crate::{debian_root, interpreters, scratch, workspace};
 
 /// Debian's packages in the roots.
 const PYTHON_PACKAGES: [&str; 4] = ["python3", "libstdc++6", "python3-yaml", "python3-pytest"];
@@ -66,7 +66,7 @@ pub fn python() -> StepResult {
     let root = debian_root::with_packages("arm64-python", ".", "arm64", &PYTHON_PACKAGES)?;
     let (site, profiles) =
         (scratch::empty("platforms/python-arm64/site")?, scratch::empty("platforms/python-arm64/out")?);
-    python_package(&site.join("spanprof"))?;
+    python_package(&site.join("spanprof"), Target::Arm64)?;
     let python = |name: &str| -> StepResult<ProcessStep> {
         Ok(emulated(name, &root, &root.join("usr/bin/python3"))?.env("PYTHONPATH", &site))
     };
@@ -79,13 +79,6 @@ pub fn python() -> StepResult {
         .env("PYTHONPATH", format!("{}:{}", site.display(), workspace::root().join("bindings-python/tests").display()))
         .args(["-c", PYTHON_CONFORMANCE])
         .run()
-}
-
-/// The package for Python in a directory.
-pub fn python_package(directory: &Path) -> StepResult {
-    let library = artifact::dev_library("spanprof-python", Target::Arm64)?;
-    copy(&library, &directory.join("_spanprof.abi3.so"))?;
-    git::copy("bindings-python/python/spanprof/", directory)
 }
 
 pub fn node() -> StepResult {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::arm64;
-use super::{node_directory, unit_tests};
+use super::{node_directory, python_package, unit_tests};
 use crate::artifact::copy;
 use crate::languages::java;
 use crate::step::{ProcessStep, StepResult};
@@ -48,7 +48,7 @@ fn job() -> StepResult<PathBuf> {
     for files in FILES {
         git::copy(files, &job.join(files))?;
     }
-    arm64::python_package(&job.join("site/spanprof"))?;
+    python_package(&job.join("site/spanprof"), Target::Arm64)?;
     node_directory(&job.join("node"), Target::Arm64)?;
     let jar = java::package::of_dev_libraries(Target::Arm64)?;
     copy(&jar, &job.join("java/spanprof.jar"))?;

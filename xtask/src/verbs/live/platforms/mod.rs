@@ -6,49 +6,68 @@ mod arm64;
 mod arm64_system;
 mod declines;
 pub(super) mod musl;
+pub mod table;
 
 use std::path::{Path, PathBuf};
 
+use self::table::PackageLanguage::{Java, Node, Python, Rust};
+use self::table::PackageOutcome::{Built, Declines, Runs};
+use self::table::Shown;
 use crate::arguments::LiveArguments;
 use crate::artifact::{self, copy};
 use crate::interpreters;
-use crate::platforms::Language::{Java, Node, Python, Rust};
-use crate::platforms::Outcome::{Declines, Runs};
-use crate::platforms::Shown;
 use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 use crate::target::Target::{self, Arm64, Arm64Musl, X64Musl};
 use crate::{git, workspace};
 
 /// A row of the matrix: what its function runs, and what that shows.
-pub struct Cell {
+pub struct PlatformCell {
     pub name: &'static str,
     pub shows: &'static [Shown],
     run: fn() -> StepResult,
 }
 
 /// Every cell.
-pub const CELLS: [Cell; 13] = [
-    Cell { name: "rust-musl", run: musl::rust, shows: &[(Runs(X64Musl), Rust, "unit tests, a program")] },
-    Cell { name: "rust-arm64", run: arm64::rust, shows: &[(Runs(Arm64), Rust, "unit tests, conformance")] },
-    Cell { name: "rust-arm64-musl", run: arm64::rust_musl, shows: &[(Runs(Arm64Musl), Rust, "unit tests")] },
-    Cell { name: "node-musl", run: musl::node, shows: &[(Runs(X64Musl), Node, "24, first program")] },
-    Cell {
+pub const CELLS: [PlatformCell; 15] = [
+    PlatformCell {
+        name: "rust-musl",
+        run: musl::rust,
+        shows: &[(Runs(X64Musl), Rust, "unit tests, a program, delivery")],
+    },
+    PlatformCell { name: "rust-arm64", run: arm64::rust, shows: &[(Runs(Arm64), Rust, "unit tests, conformance")] },
+    PlatformCell { name: "rust-arm64-musl", run: arm64::rust_musl, shows: &[(Runs(Arm64Musl), Rust, "unit tests")] },
+    PlatformCell {
+        name: "python-musl",
+        run: musl::python,
+        shows: &[(Runs(X64Musl), Python, "3.13, first program, delivery, small stacks, a part of the tests")],
+    },
+    PlatformCell {
+        name: "node-musl",
+        run: musl::node,
+        shows: &[(Runs(X64Musl), Node, "22 and 24, first program, delivery, a part of the tests")],
+    },
+    PlatformCell { name: "java-musl", run: musl::java, shows: &[(Built(X64Musl), Java, "loaded")] },
+    PlatformCell {
         name: "python-arm64",
         run: arm64::python,
         shows: &[(Runs(Arm64), Python, "3.11, first program, 30 threads, conformance")],
     },
-    Cell {
+    PlatformCell {
         name: "node-arm64",
         run: arm64::node,
         shows: &[(Runs(Arm64), Node, "24, first program, 8 worker threads, conformance, recorded stacks")],
     },
-    Cell { name: "java-arm64", run: arm64::java, shows: &[(Runs(Arm64), Java, "17 and 21, first program")] },
-    Cell { name: "pypy", run: declines::pypy, shows: &[(Declines, Python, "PyPy")] },
-    Cell { name: "free-threaded", run: declines::free_threaded, shows: &[(Declines, Python, "free-threaded CPython")] },
-    Cell { name: "bun", run: declines::bun, shows: &[(Declines, Node, "Bun")] },
-    Cell { name: "deno", run: declines::deno, shows: &[(Declines, Node, "Deno")] },
-    Cell { name: "arm64-system", run: arm64_system::pages_of_4_kib, shows: ON_A_KERNEL },
-    Cell { name: "arm64-system-16k", run: arm64_system::pages_of_16_kib, shows: ON_A_KERNEL },
+    PlatformCell { name: "java-arm64", run: arm64::java, shows: &[(Runs(Arm64), Java, "17 and 21, first program")] },
+    PlatformCell { name: "pypy", run: declines::pypy, shows: &[(Declines, Python, "PyPy")] },
+    PlatformCell {
+        name: "free-threaded",
+        run: declines::free_threaded,
+        shows: &[(Declines, Python, "free-threaded CPython")],
+    },
+    PlatformCell { name: "bun", run: declines::bun, shows: &[(Declines, Node, "Bun")] },
+    PlatformCell { name: "deno", run: declines::deno, shows: &[(Declines, Node, "Deno")] },
+    PlatformCell { name: "arm64-system", run: arm64_system::pages_of_4_kib, shows: ON_A_KERNEL },
+    PlatformCell { name: "arm64-system-16k", run: arm64_system::pages_of_16_kib, shows: ON_A_KERNEL },
 ];
 
 /// In a virtual machine: the unit tests that need the kernel, and the first programs with the perf clock.
@@ -64,7 +83,7 @@ pub fn run(arguments: &LiveArguments) -> StepResult {
         return arm64::record(arguments);
     }
     let mut failed = Vec::new();
-    for Cell { name, run, .. } in CELLS.iter().filter(|cell| arguments.has_cell(cell.name)) {
+    for PlatformCell { name, run, .. } in CELLS.iter().filter(|cell| arguments.has_cell(cell.name)) {
         println!("── platforms {name}");
         if let Err(failure) = run() {
             eprintln!("platforms {name}: {failure}");
@@ -104,6 +123,12 @@ fn profiles_in(directory: &Path) -> StepResult<PathBuf> {
     let mut profiles =
         entries.filter(|path| path.to_string_lossy().contains("/profiles-v") && !path.to_string_lossy().contains("--"));
     profiles.next().ok_or_else(|| StepFailure::new("find the profiles", format!("none in {}", directory.display())))
+}
+
+/// The package for Python in a directory.
+fn python_package(directory: &Path, target: Target) -> StepResult {
+    copy(&artifact::dev_library("spanprof-python", target)?, &directory.join("_spanprof.abi3.so"))?;
+    git::copy("bindings-python/python/spanprof/", directory)
 }
 
 /// A directory with `first_run.mjs`, and as npm installs them the package and that of the platform.

@@ -1,9 +1,9 @@
 //! The table of platforms in the documents: what runs where, and the command that shows it. Its source is the matrix of tests: the
 //! cells of `live platforms`, and what the other verbs run on this machine.
 
+use super::CELLS;
 use crate::step::{StepFailure, StepResult};
 use crate::target::Target;
-use crate::verbs::live::platforms;
 use crate::{scratch, workspace};
 
 /// The page with the table, between these lines.
@@ -13,14 +13,14 @@ const END: &str = "<!-- platforms: end -->\n";
 
 /// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
+pub enum PackageLanguage {
     Python,
     Node,
     Java,
     Rust,
 }
 
-impl Language {
+impl PackageLanguage {
     const ALL: [Self; 4] = [Self::Python, Self::Node, Self::Java, Self::Rust];
 
     fn title(self) -> &'static str {
@@ -30,7 +30,7 @@ impl Language {
 
 /// What a command does with the package of a language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PackageOutcome {
     /// Its programs run on such a platform, emulated where this machine is another one.
     Runs(Target),
     /// It is built and audited, or loaded; no program is profiled.
@@ -39,7 +39,7 @@ pub enum Outcome {
     Declines,
 }
 
-impl Outcome {
+impl PackageOutcome {
     fn words(self) -> &'static str {
         match self {
             Self::Runs(Target::X64 | Target::X64Musl) => "tested natively",
@@ -59,33 +59,35 @@ impl Outcome {
 }
 
 /// What a command shows: an outcome, in a language, of these versions.
-pub type Shown = (Outcome, Language, &'static str);
+pub type Shown = (PackageOutcome, PackageLanguage, &'static str);
 
 /// What the commands show beside `live platforms`.
 const OTHERS: [(&str, &[Shown]); 4] = [
     (
         "cargo xtask test --every-version",
         &[
-            (Outcome::Runs(Target::X64), Language::Python, "3.9–3.13"),
-            (Outcome::Runs(Target::X64), Language::Java, "8–25"),
-            (Outcome::Runs(Target::X64), Language::Rust, "1.88"),
+            (PackageOutcome::Runs(Target::X64), PackageLanguage::Python, "3.9–3.13"),
+            (PackageOutcome::Runs(Target::X64), PackageLanguage::Java, "8–25"),
+            (PackageOutcome::Runs(Target::X64), PackageLanguage::Rust, "1.88"),
         ],
     ),
-    ("cargo xtask live python --cell suites", &[(Outcome::Runs(Target::X64), Language::Python, "3.14, 3.15")]),
-    ("cargo xtask live node", &[(Outcome::Runs(Target::X64), Language::Node, "18–26")]),
-    ("cargo xtask test", &[(Outcome::Declines, Language::Java, "other VMs than HotSpot")]),
+    (
+        "cargo xtask live python --cell suites",
+        &[(PackageOutcome::Runs(Target::X64), PackageLanguage::Python, "3.14, 3.15")],
+    ),
+    ("cargo xtask live node", &[(PackageOutcome::Runs(Target::X64), PackageLanguage::Node, "18–26")]),
+    ("cargo xtask test", &[(PackageOutcome::Declines, PackageLanguage::Java, "other VMs than HotSpot")]),
 ];
 
 /// Every command with what it shows; the builds of packages last.
 fn matrix() -> Vec<(String, Vec<Shown>)> {
     let mut matrix: Vec<_> = OTHERS.iter().map(|(command, shown)| (format!("`{command}`"), shown.to_vec())).collect();
     matrix.extend(
-        platforms::CELLS
-            .iter()
-            .map(|cell| (format!("`cargo xtask live platforms --cell {}`", cell.name), cell.shows.to_vec())),
+        CELLS.iter().map(|cell| (format!("`cargo xtask live platforms --cell {}`", cell.name), cell.shows.to_vec())),
     );
-    let packages = [Language::Python, Language::Node, Language::Java];
-    let built = Target::ALL.iter().flat_map(|&target| packages.map(|language| (Outcome::Built(target), language, "")));
+    let packages = [PackageLanguage::Python, PackageLanguage::Node, PackageLanguage::Java];
+    let built =
+        Target::ALL.iter().flat_map(|&target| packages.map(|language| (PackageOutcome::Built(target), language, "")));
     matrix.push(("`cargo xtask dist`".to_owned(), built.collect()));
     matrix
 }
@@ -101,7 +103,7 @@ fn title(target: Option<Target>) -> &'static str {
 }
 
 /// A cell: the words of the best outcome, and each version of it once.
-fn cell(matrix: &[(String, Vec<Shown>)], target: Option<Target>, language: Language) -> String {
+fn cell(matrix: &[(String, Vec<Shown>)], target: Option<Target>, language: PackageLanguage) -> String {
     let mut words = "";
     let mut versions: Vec<&str> = Vec::new();
     for &(outcome, of, version) in matrix.iter().flat_map(|(_, shown)| shown) {
@@ -121,10 +123,11 @@ fn cell(matrix: &[(String, Vec<Shown>)], target: Option<Target>, language: Langu
 fn table() -> String {
     let row = |words: &[String]| format!("| {} |\n", words.join(" | "));
     let matrix = matrix();
-    let mut text = row(&[&["".to_owned()][..], &Language::ALL.map(|language| language.title().to_owned())].concat());
-    text += &format!("|{}\n", "---|".repeat(1 + Language::ALL.len()));
+    let mut text =
+        row(&[&["".to_owned()][..], &PackageLanguage::ALL.map(|language| language.title().to_owned())].concat());
+    text += &format!("|{}\n", "---|".repeat(1 + PackageLanguage::ALL.len()));
     for target in Target::ALL.map(Some).into_iter().chain([None]) {
-        let cells = Language::ALL.map(|language| cell(&matrix, target, language));
+        let cells = PackageLanguage::ALL.map(|language| cell(&matrix, target, language));
         text += &row(&[&[title(target).to_owned()][..], &cells].concat());
     }
     text += "\n| command | shows |\n|---|---|\n";
@@ -167,7 +170,7 @@ mod tests {
     fn each_platform_has_one_of_the_words_for_each_language() {
         let matrix = matrix();
         for (target, language) in
-            Target::ALL.iter().flat_map(|&target| Language::ALL.map(|language| (target, language)))
+            Target::ALL.iter().flat_map(|&target| PackageLanguage::ALL.map(|language| (target, language)))
         {
             let cell = cell(&matrix, Some(target), language);
             let words = ["tested natively", "tested in emulation", "compiled only"];
@@ -178,15 +181,15 @@ mod tests {
     #[test]
     fn a_cell_has_the_best_outcome_and_each_version_once() {
         let target = Target::Arm64;
-        let shown = |outcome, version| ("".to_owned(), vec![(outcome, Language::Java, version)]);
+        let shown = |outcome, version| ("".to_owned(), vec![(outcome, PackageLanguage::Java, version)]);
         let matrix = [
-            shown(Outcome::Runs(target), "17"),
-            shown(Outcome::Runs(target), "17"),
-            shown(Outcome::Runs(Target::X64), "8"),
-            shown(Outcome::Runs(target), "21"),
-            shown(Outcome::Built(target), "25"),
+            shown(PackageOutcome::Runs(target), "17"),
+            shown(PackageOutcome::Runs(target), "17"),
+            shown(PackageOutcome::Runs(Target::X64), "8"),
+            shown(PackageOutcome::Runs(target), "21"),
+            shown(PackageOutcome::Built(target), "25"),
         ];
-        assert_eq!(cell(&matrix, Some(target), Language::Java), "tested in emulation (17, 21)");
-        assert_eq!(cell(&matrix, Some(target), Language::Node), "");
+        assert_eq!(cell(&matrix, Some(target), PackageLanguage::Java), "tested in emulation (17, 21)");
+        assert_eq!(cell(&matrix, Some(target), PackageLanguage::Node), "");
     }
 }
