@@ -3,11 +3,14 @@
 
 const fs = require('node:fs');
 
-/** Whether the process runs with musl: its loader is mapped, whatever other loaders the file system has. */
+/**
+ * Whether the process runs with musl: its loader is mapped, whatever other loaders the file system has. Debian's is a link to `libc.so`; the
+ * library of glibc is `libc.so.6`.
+ */
 function hasMusl() {
   if (process.platform !== 'linux') return false;
   try {
-    return fs.readFileSync('/proc/self/maps', 'latin1').includes('/ld-musl-');
+    return fs.readFileSync('/proc/self/maps', 'latin1').match(/\/ld-musl-|\/libc\.so$/m) !== null;
   } catch {
     return false;
   }

@@ -371,10 +371,14 @@ final class NativeLibrary {
         return system + "-" + (isIntel ? "x86_64" : architecture) + (system.equals("linux") && hasMusl() ? "-musl" : "");
     }
 
-    /** Whether the VM runs with musl: its loader is mapped, whatever other loaders the file system has. */
+    /**
+     * Whether the VM runs with musl: its loader is mapped, whatever other loaders the file system has. Debian's is a link to {@code libc.so};
+     * the library of glibc is {@code libc.so.6}.
+     */
     private static boolean hasMusl() {
         try (InputStream maps = new FileInputStream("/proc/self/maps")) {
-            return new String(read(maps, Integer.MAX_VALUE), StandardCharsets.ISO_8859_1).contains("/ld-musl-");
+            String files = new String(read(maps, Integer.MAX_VALUE), StandardCharsets.ISO_8859_1);
+            return files.contains("/ld-musl-") || files.contains("/libc.so\n");
         } catch (IOException unreadable) {
             return false;
         }
