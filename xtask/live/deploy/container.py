@@ -27,7 +27,7 @@ CONTROL_GROUPS = "/sys/fs/cgroup"
 #: The container's root is built here, in a file system of its mount namespace.
 WORK = "/mnt"
 #: Where a container with another root than this machine's has this machine's programs, and their loader.
-HOST, LOADER = "/.host", "/lib64/ld-linux-x86-64.so.2"
+HOST, LOADER = "/.host", os.path.realpath("/lib64/ld-linux-x86-64.so.2")
 MEBIBYTE = 1 << 20
 UNSHARED = ["--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
 
@@ -253,11 +253,13 @@ def enter(spec):
             mount("-o", "remount,bind,ro", target)
     if spec["base"] != "/":
         # For setpriv: that of Alpine has fewer options.
-        os.makedirs(root + HOST)
+        os.makedirs(root + HOST, exist_ok=True)
         mount("--bind", "/", root + HOST)
     socket.sethostname(spec["hostname"])
     if spec["read_only"]:
         mount("-o", "remount,ro", root)
+    # From headers of this machine.
+    seccomp = filtered.program(spec["seccomp"]) if spec["seccomp"] else None
     os.chroot(root)
     os.chdir(spec["cwd"])
     capabilities = ",".join(["-all", *(f"+{name}" for name in spec["capabilities"])])
@@ -268,8 +270,8 @@ def enter(spec):
               f"--inh-caps={ambient}", f"--ambient-caps={ambient}", f"--bounding-set={capabilities}"]
     if spec["no_new_privileges"]:
         become.append("--no-new-privs")
-    if spec["seccomp"]:
-        filtered.install(spec["seccomp"])
+    if seccomp:
+        filtered.install(*seccomp)
     os.environ.clear()
     os.environ.update(spec["env"])
     setpriv = [shutil.which("setpriv", path="/usr/bin:/bin")]

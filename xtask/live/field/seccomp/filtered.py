@@ -47,9 +47,8 @@ def program(rules):
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code), len(code)
 
 
-def install(rules):
-    """Installs the filter for this process and the program that it executes."""
-    code, length = program(rules)
+def install(code, length):
+    """Installs the filter, a result of `program`, for this process and the program that it executes."""
     buffer = ctypes.create_string_buffer(code, len(code))
     described = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", length, ctypes.addressof(buffer)))
     prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -61,7 +60,7 @@ def install(rules):
 def main():
     with open(sys.argv[1]) as file:
         rules = json.load(file)
-    install(rules)
+    install(*program(rules))
     os.execvp(sys.argv[2], sys.argv[2:])
 
 
