@@ -10,7 +10,7 @@ const fs = require('node:fs');
 function hasMusl() {
   if (process.platform !== 'linux') return false;
   try {
-    return fs.readFileSync('/proc/self/maps', 'latin1').match(/\/ld-musl-|\/libc\.so$/m) !== null;
+    return /\/ld-musl-|\/libc\.so$/m.test(fs.readFileSync('/proc/self/maps', 'latin1'));
   } catch {
     return false;
   }

@@ -29,14 +29,16 @@ impl HandlerContext {
         thread_id: u32,
         mapped: &MappedStack,
     ) -> Result<Self, DropReason> {
-        // SAFETY: the caller's contract.
-        let (blocks_faults, stack_limit) =
-            unsafe { (guarded::blocks_faults(ucontext), stack_space::limit(ucontext, mapped)) };
+        // SAFETY: `ucontext` is null or the kernel's, by the caller's contract.
+        if unsafe { guarded::blocks_faults(ucontext) } {
+            return Err(DropReason::FaultsBlocked);
+        }
+        // SAFETY: `ucontext` is null or the kernel's, by the caller's contract.
+        let stack_limit = unsafe { stack_space::limit(ucontext, mapped) };
         let context = Self { ucontext, thread_id, stack_limit };
-        match (blocks_faults, context.has_stack(stack_space::WALK_BYTES)) {
-            (true, _) => Err(DropReason::FaultsBlocked),
-            (false, false) => Err(DropReason::StackTooSmall),
-            (false, true) => Ok(context),
+        match context.has_stack(stack_space::WALK_BYTES) {
+            true => Ok(context),
+            false => Err(DropReason::StackTooSmall),
         }
     }
 

@@ -143,12 +143,13 @@ pub(crate) unsafe fn respond(index: usize, ucontext: *mut libc::c_void) {
     let Some(request) = published(index).filter(|_| !walk.is_null()) else { return };
     // SAFETY: `set_walk` stores only functions of this type.
     let walk = unsafe { core::mem::transmute::<*mut (), WalkSelfFn>(walk) };
+    let thread_id = thread_id();
     // SAFETY: `ucontext` is the kernel's, by the contract of this function.
-    let handler = unsafe { HandlerContext::in_handler(ucontext, thread_id(), &MappedStack::new()) };
+    let handler = unsafe { HandlerContext::in_handler(ucontext, thread_id, &MappedStack::new()) };
     if matches!(handler, Err(DropReason::FaultsBlocked)) {
         return;
     }
-    request.respond(thread_id(), |response| {
+    request.respond(thread_id, |response| {
         let begun_ns = arm::thread_cpu_ns();
         // SAFETY: `ucontext` is the kernel's, by the contract of this function.
         let in_system_call = unsafe { guarded::is_in_system_call(ucontext) };
