@@ -4,28 +4,16 @@
 #   python.sh PYTHON ROOT
 set -euo pipefail
 root=$(realpath -m "${2:?usage: python.sh PYTHON ROOT}")
-release=trixie
 [ -x "$root/opt/python/bin/python3.13" ] && exit 0
-for tool in musl-gcc:musl-tools make:make gcc:gcc apt-get:apt; do
+for tool in musl-gcc:musl-tools make:make gcc:gcc; do
   command -v "${tool%:*}" >/dev/null || { echo "python: ${tool%:*} is missing: apt-get install ${tool#*:}" >&2; exit 3; }
 done
 
 work="$root.python"
 rm -rf "$work"
-mkdir -p "$work"/apt/{lists/partial,cache/archives/partial,etc} "$work/bin" "$work/libraries"
-: >"$work/apt/status"
-mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -m1 '/debian/\?$') || {
-  echo "python: apt knows no Debian mirror here" >&2; exit 3; }
-echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $release main" >"$work/apt/etc/sources.list"
-cat >"$work/apt.conf" <<EOF
-Dir::State "$work/apt"; Dir::State::lists "$work/apt/lists"; Dir::State::status "$work/apt/status"; Dir::Cache "$work/apt/cache";
-Dir::Etc::sourcelist "$work/apt/etc/sources.list"; Dir::Etc::sourceparts "/dev/null"; Dir::Etc::preferencesparts "/dev/null";
-APT::Sandbox::User "root";
-EOF
+bash "$(dirname "$0")/../debian-source.sh" "$work" trixie python3.13 zlib
 cd "$work"
-APT_CONFIG="$work/apt.conf" apt-get update -qq >&2
-APT_CONFIG="$work/apt.conf" apt-get source -qq --tar-only python3.13 zlib >&2
-for archive in *.tar.*; do tar xf "$archive"; done
+mkdir bin libraries
 
 # The kernel's headers, which musl-gcc has not; of glibc's, none.
 mkdir -p kernel
