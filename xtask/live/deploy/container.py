@@ -208,8 +208,6 @@ def mount(*words):
 def enter(spec):
     """Builds the root, enters it, and becomes the program."""
     mount("--make-rprivate", "/")
-    if spec["memory_group"]:
-        write(f"{spec['memory_group']}/cgroup.procs", "0")
     mount("-t", "tmpfs", "tmpfs", WORK)
     root, upper, inner = (os.path.join(WORK, name) for name in ("root", "upper", "work"))
     os.mkdir(root)
@@ -260,6 +258,9 @@ def enter(spec):
         mount("-o", "remount,ro", root)
     # From headers of this machine.
     seccomp = filtered.program(spec["seccomp"]) if spec["seccomp"] else None
+    # Not the copy of the image, which a container does not have in memory.
+    if spec["memory_group"]:
+        write(f"{spec['memory_group']}/cgroup.procs", "0")
     os.chroot(root)
     os.chdir(spec["cwd"])
     capabilities = ",".join(["-all", *(f"+{name}" for name in spec["capabilities"])])
